@@ -1,0 +1,3 @@
+module example.org/waypost
+
+go 1.19

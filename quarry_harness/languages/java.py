@@ -1,0 +1,59 @@
+"""Java."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from tree_sitter import Node
+
+from quarry_harness.languages.rules import Enter, Rules, Scope, SecondLook, Step, name_of
+
+_TYPES = frozenset(
+    {
+        "class_declaration",
+        "interface_declaration",
+        "enum_declaration",
+        "record_declaration",
+        "annotation_type_declaration",
+    }
+)
+
+
+def _local_type(node: Node, scope: Scope, source: bytes) -> Iterable[Step]:
+    """The body of an anonymous class, or a type declared in a body."""
+    if node.type in _TYPES:
+        yield Enter(node, scope.inside_type(name_of(node, source)))
+    elif node.type in ("class_body", "enum_body", "interface_body"):
+        yield Enter(node, scope)
+
+
+RULES = Rules(
+    language="java",
+    grammars={"java": "java"},
+    extensions={"java": "java"},
+    functions={
+        "method_declaration": "method",
+        "constructor_declaration": "constructor",
+        "compact_constructor_declaration": "constructor",
+        "annotation_type_element_declaration": "annotation_element",
+    },
+    types=_TYPES,
+    clauses=frozenset({"package_declaration"}),
+    wrappers=frozenset(
+        {
+            "ERROR",
+            "class_body",
+            "interface_body",
+            "enum_body",
+            "enum_body_declarations",
+            "annotation_type_body",
+            "enum_constant",
+        }
+    ),
+    searched=frozenset({"field_declaration", "constant_declaration", "static_initializer", "block", "argument_list"}),
+    # `new T(..) {` ends in a parenthesis and a brace; a local type has its keyword.
+    second_look=SecondLook(
+        re.compile(rb"\)(?:\s|//[^\n]*\n|/\*.*?\*/)*\{|\b(?:class|interface|enum|record)(?=\s)", re.S), _local_type
+    ),
+)

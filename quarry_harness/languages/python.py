@@ -1,0 +1,64 @@
+"""Python."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from tree_sitter import Node
+
+from quarry_harness.languages.rules import Enter, Function, Rules, Scope, SecondLook, Step, children, name_of, text
+
+_PROPERTY = re.compile(
+    r"@\s*(?:(?:\w+\s*\.\s*)*(?:property|cached_property|abstractproperty)\b|.*\.\s*(?:setter|getter|deleter)\s*$)"
+)
+
+
+def _decorated(node: Node, scope: Scope, source: bytes) -> Iterable[Step]:
+    """A decorated def has its decorator lines; one that a property decorator makes a property is none of its own."""
+    definition = node.child_by_field_name("definition")
+    if definition is None:
+        return
+    if definition.type == "class_definition":
+        yield Enter(definition, scope.inside_type(name_of(definition, source)))
+        return
+    kind = "method" if scope.container else "function"
+    if scope.container and any(
+        child.type == "decorator" and _PROPERTY.match(text(child, source)) for child in children(node)
+    ):
+        kind = "property"
+    yield Function(node, kind, name_of(definition, source), scope, definition.child_by_field_name("body"))
+
+
+def _local_class(node: Node, scope: Scope, source: bytes) -> Iterable[Step]:
+    if node.type == "class_definition":
+        yield Enter(node, scope.inside_type(name_of(node, source)))
+
+
+RULES = Rules(
+    language="python",
+    grammars={"python": "python"},
+    extensions={"py": "python", "pyi": "python", "pyw": "python"},
+    functions={"function_definition": "function"},
+    types=frozenset({"class_definition"}),
+    wrappers=frozenset(
+        {
+            "ERROR",
+            "block",
+            "if_statement",
+            "elif_clause",
+            "else_clause",
+            "try_statement",
+            "except_clause",
+            "except_group_clause",
+            "finally_clause",
+            "with_statement",
+            "for_statement",
+            "while_statement",
+            "match_statement",
+            "case_clause",
+        }
+    ),
+    hooks={"decorated_definition": _decorated},
+    second_look=SecondLook(re.compile(rb"^[ \t]+class(?=[ \t])", re.M), _local_class),
+)

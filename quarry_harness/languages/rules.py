@@ -1,0 +1,123 @@
+"""What a language description is made of, and the few small helpers the descriptions share."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple, TypeAlias
+
+from tree_sitter import Node
+
+
+class Scope(NamedTuple):
+    """Where a node stands: the nearest enclosing type, and the dotted chain of what encloses it."""
+
+    container: str = ""
+    chain: str = ""
+
+    def inside_type(self, name: str) -> Scope:
+        """The scope of a type's members. A type without a name leaves the scope as it is."""
+        return Scope(name.rpartition(".")[2], join(self.chain, name)) if name else self
+
+    def inside_namespace(self, name: str) -> Scope:
+        """The scope of a namespace's members: the chain grows, the container stays."""
+        return Scope(self.container, join(self.chain, name)) if name else self
+
+
+class Function(NamedTuple):
+    """A function: the node whose lines it has, and the node whose inside a second look may search."""
+
+    node: Node
+    kind: str
+    name: str
+    scope: Scope
+    body: Node | None = None
+    end: Node | None = None  # where the function ends before its node does: at the token before this node
+
+
+class Enter(NamedTuple):
+    """A node to walk through."""
+
+    node: Node
+    scope: Scope
+
+
+class Look(NamedTuple):
+    """A node not to walk through, only to search for what the second look finds."""
+
+    node: Node
+    scope: Scope
+
+
+Step: TypeAlias = Function | Enter | Look
+Hook: TypeAlias = Callable[[Node, Scope, bytes], Iterable[Step]]
+
+
+@dataclass(frozen=True, slots=True)
+class SecondLook:
+    """How to find, without walking them, the places inside function bodies that hold chunks by rule.
+
+    `pattern` may match too much and never too little; `hook` is asked about the smallest named node at the match's
+    end, and answers nothing for a false match.
+    """
+
+    pattern: re.Pattern[bytes]
+    hook: Hook
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """One language: which nodes are functions, what encloses them, what is walked through."""
+
+    language: str
+    grammars: Mapping[str, str]  # dialect -> grammar of the pack
+    extensions: Mapping[str, str]  # file name extension, lower case -> dialect
+    functions: Mapping[str, str] = field(default_factory=dict)  # node type -> kind; "function" in a type is a "method"
+    types: frozenset[str] = frozenset()  # what they hold has their name as container
+    namespaces: frozenset[str] = frozenset()  # what they hold has their name in its qualified name only
+    clauses: frozenset[str] = frozenset()  # like namespaces, for the siblings that follow
+    clauses_stack: bool = False  # a clause adds to the one before it, and does not replace it
+    wrappers: frozenset[str] = frozenset()  # walked through, and add nothing
+    searched: frozenset[str] = frozenset()  # not walked through, but the second look searches them
+    hooks: Mapping[str, Hook] = field(default_factory=dict)  # what cannot be said as data
+    second_look: SecondLook | None = None
+    drop_names: frozenset[str] = frozenset()  # "functions" that error recovery makes of statements
+    name: Callable[[Node, bytes], str] | None = None  # instead of the text of the field `name`
+    mask: Callable[[bytes], bytes] | None = None  # what to blank before a second parse of a file with errors
+
+
+def join(left: str, right: str) -> str:
+    """Two parts of a dotted name; either may be empty."""
+    return f"{left}.{right}" if left and right else left or right
+
+
+def text(node: Node | None, source: bytes) -> str:
+    """The node's source text, "" without a node."""
+    return source[node.start_byte : node.end_byte].decode("utf-8", "replace") if node is not None else ""
+
+
+_SEPARATORS = re.compile(r"\s*(?:::|\\|\.)\s*")
+
+
+def dotted(node: Node | None, source: bytes) -> str:
+    """A qualified name with dots, whatever its language separates with."""
+    return _SEPARATORS.sub(".", text(node, source).strip()).strip(".")
+
+
+def name_of(node: Node, source: bytes) -> str:
+    """The text of the field `name`, with dots."""
+    return dotted(node.child_by_field_name("name"), source)
+
+
+def children(node: Node) -> Iterator[Node]:
+    """The node's children, one at a time: a node can have millions, and a list of them is large."""
+    if node.child_count < 10_000:
+        yield from node.children
+        return
+    cursor = node.walk()
+    more = cursor.goto_first_child()
+    while more:
+        if cursor.node is not None:
+            yield cursor.node
+        more = cursor.goto_next_sibling()

@@ -1,0 +1,225 @@
+"""Results as text for people. Everything here returns strings; printing is the command line's business."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from quarry_harness.errors import InvalidInputError
+from quarry_harness.measures import CUTOFFS
+from quarry_harness.resources import resource
+from quarry_harness.types import LANGUAGES
+
+HEADLINE = "strict all-gold micro recall@k"
+
+
+def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Returns a plain aligned table: the first column to the left, the others to the right."""
+    widths = [max(len(row[i]) for row in (header, *rows)) for i in range(len(header))]
+
+    def line(row: Sequence[str]) -> str:
+        cells = [row[0].ljust(widths[0]), *(cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True))]
+        return "  ".join(cells).rstrip()
+
+    return "\n".join([line(header), "  ".join("-" * width for width in widths), *map(line, rows)])
+
+
+def percent(value: float | None) -> str:
+    """Returns a fraction as percent with one decimal, "-" where it is not defined."""
+    return "-" if value is None or value != value else f"{100 * value:.1f}"  # noqa: PLR0124 NaN is not itself
+
+
+def measure_names() -> list[str]:
+    """Returns the measures of every recall table, in order."""
+    return [f"{name}@{k}" for name in ("recall", "all_gold") for k in CUTOFFS]
+
+
+def evaluation(result: Mapping[str, Any]) -> str:
+    """Returns the whole printed report of one run: headline, rollup, languages, repositories, published table."""
+    parts = [_title(result), _main_table(result), _groups_table("language", _languages(result))]
+    parts.append(_groups_table("repository", _repositories(result)))
+    parts.append(_accounts(result))
+    parts.append(published(result))
+    return "\n\n".join(parts)
+
+
+def _title(result: Mapping[str, Any]) -> str:
+    scope = f"{result['queries']} queries of {result['tasks']} tasks"
+    if result["tasks"] != result["release_tasks"]:
+        scope += f" (a selection: the release has {result['release_tasks']} tasks)"
+    return (
+        f"{result['model']} on {result['release']} {result['release_version']}, {result['image']}: {HEADLINE}, in percent"
+        f"\n{scope}; recall = share of a query's gold units in the top k, all_gold = every one of them is there"
+    )
+
+
+def _main_table(result: Mapping[str, Any]) -> str:
+    rollup = result["rollup"]
+    rows = [("micro (mean over queries)", result["measures"])]
+    rows += [(f"macro by {level}", rollup[level]) for level in ("task", "repo", "language")]
+    pooled = {f"recall@{k}": result["pooled"][f"pooled_recall@{k}"] for k in CUTOFFS}
+    rows.append(("pooled (units found / units)", pooled))
+    return table(["", *measure_names()], [[name, *_cells(values)] for name, values in rows])
+
+
+def _cells(values: Mapping[str, float | None]) -> list[str]:
+    return [percent(values.get(name)) for name in measure_names()]
+
+
+def _groups_table(title: str, groups: Sequence[tuple[str, Mapping[str, Any]]]) -> str:
+    rows = [[name, str(group["queries"]), *_cells(group["micro"])] for name, group in groups]
+    return table([title, "queries", *measure_names()], rows)
+
+
+def _languages(result: Mapping[str, Any]) -> list[tuple[str, Mapping[str, Any]]]:
+    return [(LANGUAGES[language], group) for language, group in result["rollup"]["by_language"].items()]
+
+
+def _repositories(result: Mapping[str, Any]) -> list[tuple[str, Mapping[str, Any]]]:
+    return [(f"{row['repo']} ({LANGUAGES[row['language']]})", row) for row in result["rollup"]["by_repo"]]
+
+
+def _accounts(result: Mapping[str, Any]) -> str:
+    """What could lower the numbers without being the model's fault, always printed."""
+    lines = [
+        f"gold units: {result['units']}, unresolved: {result['unresolved_units']}"
+        " (an unresolved unit counts as not found)",
+        f"queries without a result: {result['queries_without_result']}{_reasons(result)} (they count 0)",
+    ]
+    if result["queries_without_gold"]:
+        lines.append(
+            f"queries without a gold unit: {result['queries_without_gold']}"
+            " (nothing to find: left out of every mean)"
+        )
+    return "\n".join(lines)
+
+
+def _reasons(result: Mapping[str, Any]) -> str:
+    reasons = result["queries_without_result_by_reason"]
+    return f" [{', '.join(f'{count} {reason}' for reason, count in reasons.items())}]" if reasons else ""
+
+
+def published_results() -> dict[str, Any]:
+    """Returns manifests/published.toml: metric, queries, and a list `result` of rows in percent."""
+    path = resource("manifests/published.toml")
+    try:
+        return tomllib.loads(path.read_text("utf-8"))
+    except (OSError, tomllib.TOMLDecodeError) as error:
+        raise InvalidInputError(f"{path}: cannot be read ({error}).", "Reinstall quarry-harness.") from error
+
+
+def published(result: Mapping[str, Any]) -> str:
+    """Returns the published table with this run among it, and the warning what may be compared."""
+    document = published_results()
+    cutoffs = ("recall@5", "recall@20", "recall@50")
+    rows = [(row["model"], row["size"], [row[name] for name in cutoffs], row["source"]) for row in document["result"]]
+    ours = [100 * (result["measures"].get(name) or 0.0) for name in cutoffs]
+    rows.append((f"> {result['model']} (this run)", "", ours, "measured"))
+    rows.sort(key=lambda row: (-row[2][0], row[0]))
+    lines = [[name, size, *(f"{value:.1f}" for value in values), source] for name, size, values, source in rows]
+    return (
+        "For orientation, the published results on all 6,525 queries of release 1.0 (benchmark = its own description;\n"
+        "model card = a second-hand copy of the Muninn model card). Another corpus, subset or release is NOT comparable.\n"
+        + table(["model", "size", *cutoffs, "source"], lines)
+    )
+
+
+def fetched(document: Mapping[str, Any]) -> str:
+    """Returns what a fetch did, a line a fact."""
+    scope = (
+        f"{document['revisions']} revisions of {document['repositories']} repositories for {document['queries']}"
+        f" queries ({document['image']})"
+    )
+    if document.get("dry_run"):
+        return f"would fetch {document['to_fetch']} of {scope}; {document['present']} are there already"
+    if document["present"] == document["revisions"]:
+        return f"fetch: nothing to do, {scope} are there"
+    lines = [
+        f"fetch: {scope}: {document['fetched']} fetched, {document['present']} there before,"
+        f" {len(document['missing'])} missing; {megabytes(document['bytes'])}, {document['requests']} requests,"
+        f" {document['seconds']:.1f} s"
+    ]
+    lines += [
+        f"  missing {row['repo']}@{row['revision']}: {row['status']}: {row['reason']}" for row in document["missing"]
+    ]
+    if document["queries_without_revision"]:
+        lines.append(f"  {document['queries_without_revision']} queries have no revision at this image")
+    return "\n".join(lines)
+
+
+def chunked(document: Mapping[str, Any]) -> str:
+    """Returns what a chunk stage did and what the selection holds."""
+    holds = (
+        f"{document['chunks']} chunks of {document['blobs']} blobs ({megabytes(document['bytes'])}) in"
+        f" {document['files']} files of {document['revisions']} revisions"
+    )
+    if not document["listed"]:
+        lines = [f"chunk: nothing to do, {holds} are there"]
+    else:
+        lines = [f"chunk: {holds}; {document['parsed']} blobs parsed now, {document['seconds']:.1f} s"]
+    if document["skipped"]:
+        lines.append("  skipped files: " + ", ".join(f"{n} {why}" for why, n in document["skipped"].items()))
+    if document["missing"]:
+        lines.append(f"  {len(document['missing'])} revisions are missing and have no chunks (quarry status lists them)")
+    return "\n".join(lines)
+
+
+def canonicalized(document: Mapping[str, Any], most: int = 20) -> str:
+    """Returns how the gold units resolved, with at most `most` of the unresolved ones."""
+    tiers = ", ".join(f"{count} {tier}" for tier, count in document["by_tier"].items())
+    verb = "nothing to do, " if document["done_before"] else ""
+    lines = [f"canonicalize: {verb}{document['resolved']} of {document['units']} gold units resolved ({tiers})"]
+    lines += [f"  unresolved {row['unit_key']}: {row['reason']}" for row in document["unresolved"][:most]]
+    if len(document["unresolved"]) > most:
+        lines.append(f"  and {len(document['unresolved']) - most} more (--json lists all)")
+    return "\n".join(lines)
+
+
+def evaluated(document: Mapping[str, Any]) -> str:
+    """Returns one line about a finished evaluation."""
+    verb = "nothing to do, run" if document["done_before"] else "run"
+    return f"eval: {verb} {document['run_id']} is in {document['folder']}"
+
+
+def checks(rows: Sequence[Any]) -> str:
+    """Returns a verification, a line a check: ok, WRONG, or ? where nothing could be compared."""
+    words = {True: "ok", False: "WRONG", None: "?"}
+    wrong = sum(row.ok is False for row in rows)
+    unknown = sum(row.ok is None for row in rows)
+    lines = [f"{words[row.ok]:5}  {row.name}: {row.detail}" for row in rows]
+    lines.append(f"{len(rows)} checks: {len(rows) - wrong - unknown} ok, {wrong} wrong, {unknown} could not be checked")
+    return "\n".join(lines)
+
+
+def state(document: Mapping[str, Any]) -> str:
+    """Returns what a workspace holds, stage by stage."""
+    counts = document["counts"]
+    lines = [
+        f"workspace     {document['workspace']}",
+        f"release       {document['release']} {document['release_version']}: {counts['tasks']} tasks,"
+        f" {counts['queries']} queries",
+        f"selection     {counts['selected_tasks']} tasks, {counts['selected_queries']} queries",
+    ]
+    for image, held in document["images"].items():
+        if not held["revisions"]:
+            continue
+        missing = "".join(f", {n} {why}" for why, n in held["missing_by_reason"].items())
+        not_tried = f", {held['not_tried']} not tried" if held["not_tried"] else ""
+        lines.append(
+            f"{image:13} {held['fetched']} of {held['revisions']} revisions fetched{missing}{not_tried},"
+            f" {held['chunked']} chunked"
+        )
+        words = {True: "resolved", False: "resolved for an earlier state; run quarry canonicalize"}
+        lines += [f"              gold, profile {name}: {words[fresh]}" for name, fresh in held["resolved"].items()]
+    lines.append(f"chunks        {counts['chunks']} in {counts['blobs']} blobs")
+    lines += [
+        f"run           {row['run_id']}" + ("" if row["whole"] else " (DAMAGED; run quarry verify)")
+        for row in document["runs"]
+    ]
+    return "\n".join(lines)
+
+
+def megabytes(count: int) -> str:
+    """Returns a byte count for people, in units of 1,000,000 bytes."""
+    return f"{count / 1e6:.1f} MB"

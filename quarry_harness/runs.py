@@ -1,0 +1,143 @@
+"""The run folder: a ranking kept so that other tools can read it and anybody can repeat it.
+
+    run.trec            query_id Q0 document_id rank score tag
+    qrels.trec          query_id 0 document_id relevance (ESSENTIAL 2, RELATED 1)
+    per_query.parquet   one row a query
+    result.json         the numbers and everything needed to repeat them
+    timing.json         how long it took; the only file that differs between two equal runs
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import os
+import shutil
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from quarry_harness.errors import EnvironmentProblem, InvalidInputError
+
+GRADES = {"ESSENTIAL": 2, "RELATED": 1}
+# Everything printable but white space and "%" stays as it is: TREC files are split at white space.
+_SAFE = "!\"#$&'()*+,/:;<=>?@[\\]^`{|}"
+
+
+def document_ids(rows: Iterable[tuple[str, str, int, int]]) -> list[str]:
+    """Returns one id a chunk of a corpus: `path:name:start-end`, the tail of a gold unit's unit_key.
+
+    rows: (path, name, start line, end line) in corpus order. White space and "%" are percent-encoded. Chunks that
+    would share an id (two functions of one name on one line) get ~2, ~3, ... in corpus order.
+    """
+    seen: dict[str, int] = {}
+    ids = []
+    for path, name, start, end in rows:
+        base = quote(f"{path}:{name}:{start}-{end}", safe=_SAFE)
+        seen[base] = seen.get(base, 0) + 1
+        ids.append(base if seen[base] == 1 else f"{base}~{seen[base]}")
+    return ids
+
+
+def trec_line(query_id: str, document_id: str, rank: int, score: float, tag: str) -> str:
+    """Returns one line of a TREC run; the score has as many digits as its float32 needs, and no more."""
+    return f"{quote(query_id, safe=_SAFE)} Q0 {document_id} {rank} {_shortest(score)} {tag}\n"
+
+
+def qrels_line(query_id: str, document_id: str, relevance: str) -> str:
+    """Returns one line of TREC qrels."""
+    return f"{quote(query_id, safe=_SAFE)} 0 {document_id} {GRADES[relevance]}\n"
+
+
+def _shortest(score: float) -> str:
+    return np.format_float_positional(np.float32(score), unique=True, trim="0")
+
+
+def json_text(document: Any) -> str:
+    """Returns a JSON document for people and machines; NaN, which JSON does not have, becomes null."""
+    return json.dumps(_plain(document), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value
+
+
+def write_run(
+    folder: Path, run: Iterable[str], qrels: Iterable[str], per_query: pa.Table, result: Any, timing: Any
+) -> dict[str, tuple[str, int]]:
+    """Writes a run folder, whole or not at all; returns name -> (sha256, bytes) of its files.
+
+    Raises EnvironmentProblem where the disk refuses.
+    """
+    part = folder.with_name(f".{folder.name}.part")
+    try:
+        shutil.rmtree(part, ignore_errors=True)
+        part.mkdir(parents=True)
+        for name, lines in (("run.trec", run), ("qrels.trec", qrels)):
+            with (part / name).open("w", encoding="utf-8", newline="\n") as file:
+                file.writelines(lines)
+        pq.write_table(per_query, part / "per_query.parquet")
+        (part / "result.json").write_text(json_text(result), "utf-8")
+        (part / "timing.json").write_text(json_text(timing), "utf-8")
+        files = {path.name: (_sha256(path), path.stat().st_size) for path in sorted(part.iterdir())}
+        for path in part.iterdir():
+            with path.open("rb") as file:
+                os.fsync(file.fileno())
+        shutil.rmtree(folder, ignore_errors=True)
+        part.rename(folder)
+    except OSError as error:
+        raise EnvironmentProblem(
+            f"{folder}: the run cannot be written: {error.strerror or error}.", "Free some room and run it again."
+        ) from error
+    return files
+
+
+def read_result(folder: Path) -> dict[str, Any]:
+    """Returns the result.json of a run folder; InvalidInputError where there is none or it cannot be read."""
+    path = folder / "result.json"
+    try:
+        document = json.loads(path.read_text("utf-8"))
+    except (OSError, ValueError) as error:
+        raise InvalidInputError(f"{path}: not a readable result ({error}).", "Run quarry eval again.") from error
+    if not isinstance(document, dict):
+        raise InvalidInputError(f"{path}: not a result.", "Run quarry eval again.")
+    return document
+
+
+def is_whole(folder: Path, recorded: dict[str, tuple[str, int]]) -> bool:
+    """Returns whether every recorded file of a run is there in its recorded size."""
+    return bool(recorded) and all(
+        (folder / name).is_file() and (folder / name).stat().st_size == size for name, (_, size) in recorded.items()
+    )
+
+
+def per_query_table(rows: Sequence[dict[str, Any]], measures: Sequence[str]) -> pa.Table:
+    """Returns the per-query table: who and where, the ranks of the gold units, then one column a measure."""
+    schema = pa.schema(
+        [
+            *((name, pa.string()) for name in ("query_id", "repo", "task_id", "language", "revision", "query")),
+            *((name, pa.int32()) for name in ("corpus_chunks", "retrieved", "gold_units", "unresolved_units")),
+            ("gold_unit_keys", pa.list_(pa.string())),
+            ("gold_relevances", pa.list_(pa.string())),
+            ("gold_ranks", pa.list_(pa.int32())),
+            *((name, pa.float64()) for name in measures),
+        ]
+    )
+    return pa.Table.from_pylist(list(rows), schema=schema)
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

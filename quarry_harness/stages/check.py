@@ -1,0 +1,126 @@
+"""What a workspace or a release is worth: the verify and status commands."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+from quarry_harness.errors import QuarryError
+from quarry_harness.git import pinned_revisions
+from quarry_harness.hub import locate_release
+from quarry_harness.languages import PROFILES
+from quarry_harness.release import read_release
+from quarry_harness.resources import resource
+from quarry_harness.stages.workspace import (
+    HAVE,
+    chunk_rules,
+    listing_state,
+    missing_revision,
+    repository_folder,
+    resolution_state,
+    runs_folder,
+)
+from quarry_harness.store import FILE_NAME, Store
+from quarry_harness.types import IMAGES, Check, Release
+from quarry_harness.verify import verify_files, verify_release
+
+
+def verify(workspace: Path, ref: str | None) -> list[Check]:
+    """Returns every check of the release named and of the workspace, whichever of the two there are."""
+    checks: list[Check] = []
+    has_workspace = (workspace / FILE_NAME).exists()
+    if ref is None and has_workspace:
+        with Store.open(workspace, read_only=True) as store:
+            ref = store.meta("release_ref")
+    if ref is None:
+        checks.append(Check("release", None, "no release was named and the workspace holds none; add --release REF"))
+    else:
+        checks += _check_release(ref)
+    if has_workspace:
+        checks += _check_workspace(workspace)
+    return checks
+
+
+def _check_release(ref: str) -> list[Check]:
+    folder = locate_release(ref, None)
+    release: Release | QuarryError
+    try:
+        release = read_release(folder, ref)
+    except QuarryError as error:
+        release = error
+    return verify_release(folder, release, resource("RELEASE_MANIFEST.json"))
+
+
+def _check_workspace(workspace: Path) -> list[Check]:
+    checks = []
+    with Store.open(workspace, read_only=True) as store:
+        for what, count in store.integrity():
+            checks.append(Check(f"database: {what}", count == 0, f"{count} found" if count else "none"))
+        for run_id, _, _ in store.runs():
+            for check in verify_files(store.run_files(run_id), runs_folder(workspace) / run_id):
+                checks.append(Check(f"run {run_id}: {check.name}", check.ok, check.detail))
+        checks += _check_repositories(workspace, store)
+    return checks
+
+
+def _check_repositories(workspace: Path, store: Store) -> list[Check]:
+    wanted: dict[str, set[str]] = {}
+    for image in IMAGES:
+        for revision in store.revisions(image):
+            if revision.status in HAVE:
+                wanted.setdefault(revision.repo, set()).add(revision.sha)
+    checks = []
+    for repo, shas in sorted(wanted.items()):
+        folder = repository_folder(workspace, repo)
+        lost = shas - pinned_revisions(folder, shas) if folder.exists() else shas
+        detail = f"{len(lost)} of {len(shas)} revisions are gone; run quarry fetch again" if lost else "all there"
+        checks.append(Check(f"repository {repo}", not lost, detail))
+    return checks
+
+
+def status(workspace: Path) -> dict[str, Any]:
+    """Returns what the workspace holds, stage by stage, and what is missing.
+
+    Keys: workspace, release, release_version, selection, counts, images {image: {revisions, fetched, chunked, missing,
+    resolved {profile: bool}}}, runs [{run_id, model, image, whole}].
+    """
+    with Store.open(workspace, read_only=True) as store:
+        runs = [
+            {
+                "run_id": run_id,
+                "model": model,
+                "image": image,
+                "whole": all(check.ok for check in verify_files(store.run_files(run_id), runs_folder(workspace) / run_id)),
+            }
+            for run_id, model, image in store.runs()
+        ]
+        return {
+            "workspace": str(workspace),
+            "release": store.meta("release_ref"),
+            "release_version": store.meta("release_version"),
+            "selection": json.loads(store.meta("selection") or "{}"),
+            "counts": store.counts(),
+            "images": {image: _image_status(store, image) for image in IMAGES},
+            "runs": runs,
+        }
+
+
+def _image_status(store: Store, image: str) -> dict[str, Any]:
+    revisions = store.revisions(image)
+    have = [r for r in revisions if r.status in HAVE]
+    state = listing_state(chunk_rules())
+    return {
+        "revisions": len(revisions),
+        "fetched": len(have),
+        "not_tried": sum(r.status == "" for r in revisions),
+        "chunked": sum(r.rules == state for r in have),
+        "missing": [missing_revision(r) for r in revisions if r.status not in HAVE and r.status],
+        "missing_by_reason": dict(Counter(r.status for r in revisions if r.status not in HAVE and r.status)),
+        "resolved": {
+            profile: store.meta(f"resolved:{image}:{profile}") == resolution_state(store, image, profile, revisions)
+            for profile in PROFILES
+            if store.meta(f"resolved:{image}:{profile}") is not None
+        },
+    }

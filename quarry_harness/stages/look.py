@@ -1,0 +1,74 @@
+"""Looking at chunks without a workspace: files and folders in, one row a chunk out."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from quarry_harness.chunking import MAX_BLOB_BYTES, chunk_blob
+from quarry_harness.languages import PROFILES, dialect_of_path, reads_headers_as_cpp
+
+_VERSION_CONTROL = frozenset({".git", ".hg", ".svn"})
+
+
+def chunks_of(path: Path, profile: str) -> Iterator[dict[str, Any]]:
+    """Yields the chunks below a path in path order, and a row {"path", "skipped"} for a source file that has none to give.
+
+    A folder's paths are relative to it; a file keeps the name it was given. Links and version-control folders are not
+    followed. Raises OSError where the path itself cannot be read.
+    """
+    kinds = PROFILES[profile]
+    # A header's language: by the other files of the folder given, or of the folder that the file lies in.
+    cpp_headers = reads_headers_as_cpp(name for name, _ in _walk(path if path.is_dir() else path.parent))
+    for name, file in _sources(path):
+        dialect = dialect_of_path(name, cpp_headers)
+        if dialect is None:
+            continue
+        reason, rows = _chunk_file(file, dialect)
+        shown = name.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+        if reason != "parsed":
+            yield {"path": shown, "skipped": reason}
+        for row in rows:
+            if kinds is None or row["kind"] in kinds:
+                yield {"path": shown, **row}
+
+
+def _sources(path: Path) -> Iterator[tuple[str, Path]]:
+    if not path.is_dir():
+        with path.open("rb"):
+            yield path.as_posix(), path
+        return
+    yield from sorted(_walk(path))
+
+
+def _walk(folder: Path) -> Iterator[tuple[str, Path]]:
+    for directory, subdirectories, files in os.walk(folder):
+        subdirectories[:] = [name for name in subdirectories if name not in _VERSION_CONTROL]
+        for name in files:
+            file = Path(directory, name)
+            if file.is_file() and not file.is_symlink():
+                yield file.relative_to(folder).as_posix(), file
+
+
+def _chunk_file(file: Path, dialect: str) -> tuple[str, Sequence[dict[str, Any]]]:
+    """Returns "parsed" or why not, and the rows of the file's chunks."""
+    try:
+        if file.stat().st_size > MAX_BLOB_BYTES:
+            return "too_large", ()
+        data = file.read_bytes()
+    except OSError as error:
+        return f"unreadable: {error.strerror}", ()
+    parsed = chunk_blob(data, dialect)
+    return parsed.status, [
+        {
+            "language": c.language,
+            "name": c.name,
+            "kind": c.kind,
+            "container": c.container,
+            "start_line": c.start_line,
+            "end_line": c.end_line,
+        }
+        for c in parsed.chunks
+    ]

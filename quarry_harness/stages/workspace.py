@@ -1,0 +1,91 @@
+"""Where things lie in a workspace, and what state its parts are in."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from quarry_harness.canonicalize import REVISION_MISSING
+from quarry_harness.chunking import fingerprint
+from quarry_harness.errors import UsageError
+from quarry_harness.languages import LANGUAGE_OF_DIALECT, PROFILES
+from quarry_harness.store import RevisionRow, Store
+
+# Part of the state of a listing: raise it when the choice of files or of their language changes.
+LISTING_RULES = "1"
+HAVE = ("fetched", "present")
+
+
+def repository_folder(workspace: Path, repo: str) -> Path:
+    """Returns where the bare repository of `owner__name` lies."""
+    return workspace / "repos" / f"{repo}.git"
+
+
+def runs_folder(workspace: Path) -> Path:
+    """Returns the folder that holds one folder a run."""
+    return workspace / "runs"
+
+
+def chunk_rules() -> dict[str, str]:
+    """Returns dialect -> fingerprint of everything that could change its chunks."""
+    return {dialect: fingerprint(dialect) for dialect in sorted(LANGUAGE_OF_DIALECT)}
+
+
+def digest(value: Any) -> str:
+    """Returns the sha256 of a JSON-able value, independent of the order of keys."""
+    return hashlib.sha256(json.dumps(value, sort_keys=True, ensure_ascii=False).encode("utf-8")).hexdigest()
+
+
+def listing_state(rules: dict[str, str]) -> str:
+    """Returns what a revision's listing is marked with when it was made under the present rules."""
+    return digest([LISTING_RULES, rules])
+
+
+def require_release(store: Store) -> None:
+    """Raises UsageError where the workspace has no release yet."""
+    if store.meta("release_fingerprint") is None:
+        raise UsageError(
+            f"{store.path.parent}: the workspace holds no release yet.", "Start with: quarry fetch --release REF"
+        )
+
+
+def require_chunked(store: Store, image: str) -> list[RevisionRow]:
+    """Returns the revisions of the selection; UsageError where one that could be chunked is not yet."""
+    require_release(store)
+    revisions = store.revisions(image)
+    untried = [r for r in revisions if r.status == ""]
+    if untried:
+        raise UsageError(
+            f"{len(untried)} of {len(revisions)} revisions of the selection were never fetched for {image}.",
+            f"First run: quarry fetch --image {image}",
+        )
+    state = listing_state(chunk_rules())
+    waiting = [r for r in revisions if r.status in HAVE and r.rules != state]
+    if waiting:
+        raise UsageError(
+            f"{len(waiting)} of {len(revisions)} fetched revisions are not chunked.",
+            f"First run: quarry chunk --image {image}",
+        )
+    return revisions
+
+
+def resolution_state(store: Store, image: str, profile: str, revisions: Sequence[RevisionRow]) -> str:
+    """Returns a digest of all that the resolutions of one image and profile depend on."""
+    kinds = PROFILES[profile]
+    return digest(
+        [
+            store.meta("release_fingerprint"),
+            store.selected_tasks(),
+            image,
+            None if kinds is None else sorted(kinds),
+            [[r.repo, r.sha, r.status in HAVE, r.rules] for r in revisions],
+        ]
+    )
+
+
+def missing_revision(revision: RevisionRow) -> dict[str, str]:
+    """Returns the JSON row of a revision that could not be had."""
+    return {"repo": revision.repo, "revision": revision.sha, "reason": revision.reason or REVISION_MISSING}

@@ -1,0 +1,159 @@
+"""The values that flow between the rooms: frozen, slotted, without behaviour beyond derived names.
+
+Lines are 1-based and inclusive, bytes are 0-based offsets into the raw blob with an exclusive end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+# Identifier -> name for people. The identifiers are what every table, file and JSON document holds.
+LANGUAGES: Mapping[str, str] = {
+    "c": "C",
+    "cpp": "C++",
+    "csharp": "C#",
+    "go": "Go",
+    "java": "Java",
+    "javascript": "JavaScript",
+    "php": "PHP",
+    "python": "Python",
+    "rust": "Rust",
+    "scala": "Scala",
+    "typescript": "TypeScript",
+}
+
+IMAGES = ("preimage", "postimage")
+RELEVANCES = ("ESSENTIAL", "RELATED")
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """A function or method of one blob."""
+
+    language: str
+    kind: str  # what a profile selects by, for example "function", "method", "constructor", "property"
+    name: str
+    container: str  # simple name of the nearest enclosing type, "" for a free function
+    qualified_name: str  # what the file itself says: package or namespace, types, name, joined by "."
+    start_line: int
+    end_line: int
+    start_byte: int
+    end_byte: int
+
+
+@dataclass(frozen=True, slots=True)
+class LocatedChunk:
+    """A chunk at a path of some revision: what a gold unit is compared with."""
+
+    path: str
+    chunk: Chunk
+
+
+@dataclass(frozen=True, slots=True)
+class ParsedBlob:
+    """What parsing one blob in one language gave: chunks in source order, or the reason why there are none."""
+
+    status: str  # "parsed", or a skip reason such as "binary"
+    chunks: tuple[Chunk, ...] = ()
+    error_count: int = 0  # ERROR and MISSING nodes of the tree that was used
+
+
+@dataclass(frozen=True, slots=True)
+class TreeEntry:
+    """One entry of a revision's tree; `path` is decoded with surrogateescape, so that no byte is lost."""
+
+    mode: str  # "100644", "120000", ...
+    oid: str
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
+class GoldUnit:
+    """One labelled function of a query, as the release states it."""
+
+    unit_key: str
+    path: str
+    symbol: str
+    fqmn: str
+    start_line: int
+    end_line: int
+    relevance: str  # ESSENTIAL | RELATED
+    revision: str
+    image_stage: str  # preimage | postimage
+    extra: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class GoldRow:
+    """The labels of one query at one image stage; `units` may be empty."""
+
+    repo: str
+    task_id: str
+    query_id: str
+    image_stage: str
+    units: tuple[GoldUnit, ...]
+    extra: Mapping[str, Any] = field(default_factory=dict)
+    place: str = ""  # where the release says it, for example "data/gold-preimage.jsonl:17"
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """One natural-language query and the revision it is asked at."""
+
+    repo: str  # owner__name
+    task_id: str
+    query_id: str
+    text: str
+    revision: str
+    extra: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """A group of queries about one change of one repository."""
+
+    repo: str
+    task_id: str
+    language: str  # a key of LANGUAGES
+    extra: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """A whole release, validated: every query has its task, every gold row its query."""
+
+    ref: str  # as the user named it
+    version: str
+    files: Mapping[str, str]  # file name -> sha256 of its bytes
+    tasks: tuple[Task, ...]
+    queries: tuple[Query, ...]
+    gold: tuple[GoldRow, ...]  # both image stages where the release has both
+
+    @property
+    def fingerprint(self) -> str:
+        """One string that changes with any byte of the release's files."""
+        return "\n".join(f"{name} {digest}" for name, digest in sorted(self.files.items()))
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One line of a verification. `ok` is None where nothing could be compared; `detail` then says why."""
+
+    name: str
+    ok: bool | None
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
+class Resolution:
+    """Where a gold unit was found. Exactly one of `tier` and `reason` is not empty."""
+
+    tier: str = ""  # one of canonicalize.TIERS
+    chunk: int = -1  # index into the chunks that were given
+    reason: str = ""  # why it was not found: a word of canonicalize, where needed ": " and particulars
+
+
+# A stage reports progress by calling this with (done, total, words); what becomes of it is the caller's business.
+Progress = Callable[[int, int, str], None]
