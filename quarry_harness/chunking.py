@@ -10,7 +10,6 @@ from __future__ import annotations
 import hashlib
 import inspect
 import sys
-import sys
 import time
 from bisect import bisect_left
 from collections.abc import Iterable
@@ -18,7 +17,7 @@ from functools import lru_cache
 from importlib.metadata import version
 from typing import cast
 
-from tree_sitter import Language, Node, Parser, Tree
+from tree_sitter import Language, Node, Parser, Tree, TreeCursor
 from tree_sitter_language_pack import SupportedLanguage, get_language
 
 from quarry_harness import languages
@@ -199,14 +198,18 @@ class _Walk:
         self.rules = RULES_OF_DIALECT[dialect]
         self.hooks = _hooks(dialect)
         self.source = source
-        look = self.rules.second_look
-        self.places = [match.end() for match in look.pattern.finditer(source)] if look else []
+        # For each second look, where it may find something: the last byte of every match, in order.
+        self.looks = [(look, [m.end() - 1 for m in look.pattern.finditer(source)]) for look in self.rules.second_looks]
         self.found: list[Chunk] = []
-        self.pending = [Enter(root, Scope())]
+        self.pending: list[Enter | Look] = [Enter(root, Scope())]
 
     def run(self) -> list[Chunk]:
         while self.pending:
-            self._through(*self.pending.pop())
+            step = self.pending.pop()
+            if isinstance(step, Enter):
+                self._through(step.node, step.scope)
+            else:
+                self._look_inside(step.node, step.scope)
         return self.found
 
     def _through(self, parent: Node, outer: Scope) -> None:
@@ -225,27 +228,28 @@ class _Walk:
                 self._take(step)
 
     def _take(self, step: Step) -> None:
-        if isinstance(step, Enter):
+        if not isinstance(step, Function):
             self.pending.append(step)
-        elif isinstance(step, Look):
-            self._look_inside(step.node, step.scope)
         elif step.name and step.name not in self.rules.drop_names:
             self.found.append(self._chunk(step))
-            if step.body is not None and self.places:
-                self._look_inside(step.body, step.scope)
+            if step.body is not None:
+                self.pending.append(Look(step.body, step.scope))
 
     def _look_inside(self, node: Node, scope: Scope) -> None:
-        look = self.rules.second_look
-        at = bisect_left(self.places, node.start_byte)
-        while look is not None and at < len(self.places) and self.places[at] <= node.end_byte:
-            place = self.places[at]
-            at += 1
-            inner = node.named_descendant_for_byte_range(place - 1, place)
-            if inner is None:
+        for look, places in self.looks:
+            at = bisect_left(places, node.start_byte)
+            if at == len(places) or places[at] >= node.end_byte:
                 continue
-            for step in look.hook(inner, scope, self.source):
-                self._take(step)
-                at = max(at, bisect_left(self.places, step.node.end_byte))
+            cursor = node.walk()
+            while at < len(places) and places[at] < node.end_byte:
+                inner = _innermost(cursor, places[at], look.not_inside)
+                at += 1
+                if inner is None:
+                    continue
+                for step in look.hook(inner, scope, self.source):
+                    self._take(step)
+                    # What is inside that will be found by its own walk.
+                    at = max(at, bisect_left(places, step.node.end_byte))
 
     def _clause_name(self, node: Node) -> str:
         named = node.child_by_field_name("name")
@@ -265,3 +269,29 @@ class _Walk:
             start_byte=node.start_byte,
             end_byte=last.end_byte,
         )
+
+
+def _innermost(cursor: TreeCursor, byte: int, not_inside: frozenset[str]) -> Node | None:
+    """The smallest named node that holds a byte; None where there is none, or only inside a node of `not_inside`.
+
+    The cursor only ever moves forward in the tree, so that all the calls for one body cost no more than one walk
+    through it, however deep or wide it is.
+    """
+    node = cursor.node
+    while node is not None and node.end_byte <= byte:
+        if not cursor.goto_next_sibling() and not cursor.goto_parent():
+            return None
+        node = cursor.node
+    while node is not None and node.start_byte <= byte:
+        if node.type in not_inside:
+            return None
+        if not cursor.goto_first_child():
+            while node is not None and not node.is_named and cursor.goto_parent():
+                node = cursor.node
+            return node
+        node = cursor.node
+        while node is not None and node.end_byte <= byte:
+            if not cursor.goto_next_sibling():
+                return None
+            node = cursor.node
+    return None

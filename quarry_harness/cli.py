@@ -50,9 +50,13 @@ def _workspace_option(command: Command) -> Command:
     )(command)
 
 
-def _output_options(command: Command) -> Command:
-    command = click.option("--quiet", "-q", is_flag=True, help="No progress and no notes on standard error.")(command)
+def _json_option(command: Command) -> Command:
     return click.option("--json", "as_json", is_flag=True, help="Print one JSON document instead of text.")(command)
+
+
+def _output_options(command: Command) -> Command:
+    quiet = click.option("--quiet", "-q", is_flag=True, help="No progress and no notes on standard error.")
+    return _json_option(quiet(command))
 
 
 def _image_option(command: Command) -> Command:
@@ -161,7 +165,12 @@ def run(
     from quarry_harness.console import Console
     from quarry_harness.stages.pipeline import run as run_all
 
-    texts = {"fetch": report.fetched, "chunk": report.chunked, "canonicalize": report.canonicalized, "eval": report.evaluated}
+    texts = {
+        "fetch": report.fetched,
+        "chunk": report.chunked,
+        "canonicalize": report.canonicalized,
+        "eval": report.evaluated,
+    }
     with Console(quiet=quiet) as console:
         documents = run_all(
             workspace, ref, _selection(filters), image, mirror, jobs, model, profile, depth, console.progress,
@@ -256,9 +265,7 @@ def canonicalize(workspace: Path, as_json: bool, quiet: bool, image: str, profil
 @_profile_option
 @_workspace_option
 @_output_options
-def evaluate(
-    workspace: Path, as_json: bool, quiet: bool, image: str, model: str, profile: str, depth: int
-) -> int:
+def evaluate(workspace: Path, as_json: bool, quiet: bool, image: str, model: str, profile: str, depth: int) -> int:
     """Rank every query's corpus with a model and measure recall.
 
     The run is kept in the workspace under runs/: the ranking as a TREC run, one row a query as Parquet, and
@@ -278,8 +285,8 @@ def evaluate(
 @cli.command()
 @click.option("--release", "ref", metavar="REF", help="A folder, hf://owner/name[@revision], or demo.")
 @_workspace_option
-@_output_options
-def verify(workspace: Path, as_json: bool, quiet: bool, ref: str | None) -> int:
+@_json_option
+def verify(workspace: Path, as_json: bool, ref: str | None) -> int:
     """Check a release and the workspace against what is recorded of them.
 
     The release's files are compared with the checksums and row counts known of release 1.0 and with the release's own
@@ -298,8 +305,8 @@ def verify(workspace: Path, as_json: bool, quiet: bool, ref: str | None) -> int:
 
 @cli.command()
 @_workspace_option
-@_output_options
-def status(workspace: Path, as_json: bool, quiet: bool) -> int:
+@_json_option
+def status(workspace: Path, as_json: bool) -> int:
     """Show what the workspace holds, stage by stage, and what is missing."""
     from quarry_harness import report
     from quarry_harness.stages.check import status as status_stage
@@ -351,7 +358,7 @@ def _print(document: Any, as_json: bool, text: Callable[[], str]) -> None:
 
 
 def main() -> NoReturn:
-    """Runs the command line and ends the process with the exit code of errors.py; a fault of ours shows its traceback."""
+    """Runs the command line and ends the process with the error's exit code; a fault of ours shows its traceback."""
     try:
         code = cli.main(standalone_mode=False)
         # Flushed here, so that a closed pipe is met inside this try.

@@ -55,7 +55,9 @@ def read_inventory(path: Path) -> tuple[dict[str, object], list[Row]]:
     try:
         lines = gzip.decompress(path.read_bytes()).decode("utf-8").splitlines()
     except (OSError, EOFError, UnicodeDecodeError) as error:
-        raise QuarryError(f"{path}: not a gzipped inventory: {error}", "Give the path of a .jsonl.gz inventory.") from error
+        raise QuarryError(
+            f"{path}: not a gzipped inventory: {error}", "Give the path of a .jsonl.gz inventory."
+        ) from error
     rows: list[Row] = []
     header: dict[str, object] = {}
     for number, line in enumerate(lines, start=1):
@@ -86,9 +88,7 @@ def compare(folder: Path, inventory: list[Row], profile: str = "quarry") -> list
         theirs[row.language].append(row)
     result = []
     for language, rows in sorted(theirs.items()):
-        ours = [
-            row for path in sorted({row.path for row in rows}) for row in _chunks(folder, path, language, kinds)
-        ]
+        ours = [row for path in sorted({row.path for row in rows}) for row in _chunks(folder, path, language, kinds)]
         result.append(_agreement(language, rows, ours))
     return result
 

@@ -1,4 +1,4 @@
-"""Progress on the terminal: a bar with rate and time left where somebody watches, plain lines at intervals elsewhere."""
+"""Progress: a bar with rate and time left where somebody watches, plain lines at intervals elsewhere."""
 
 from __future__ import annotations
 

@@ -43,7 +43,8 @@ ABSENT_FILE = "quarry-absent.jsonl"
 # More are not worth a round: each batch of 16 is one more request.
 _MAX_HAVES = 16
 _MAX_MISSING = 200_000
-_MAX_SPLITS = 16
+_MAX_SPLITS = 8
+_MAX_WANTS = 10_000  # half a megabyte: git sends longer requests in pieces, which not every proxy takes
 _CONFIG = "[core]\n\trepositoryformatversion = 0\n\tfilemode = true\n\tbare = true\n"
 
 
@@ -262,17 +263,23 @@ def _fetch_commits(work: _Work, part: Path, missing: Sequence[str]) -> list[str]
 
     However many the host does not have, it takes eight HTTP requests at most: two failures that name one each, one
     question about all of them, and the fetch of the rest. A host that does not know the question (git before 2.32)
-    and a mirror in a folder name them one by one. Where the host's own repository is damaged it names none, and they
-    are told apart by halves, in `_MAX_SPLITS` fetches that fail.
+    and a mirror in a folder name them one by one. A host whose own repository lacks blobs is asked for the trees
+    alone, and for the wanted blobs later; where that does not help, the revisions are told apart by halves, in at
+    most `_MAX_SPLITS` fetches that fail.
     """
+    blobs = f"blob:limit={work.policy.blob_limit_bytes}"
     groups = [list(missing)] if missing else []
     came: list[str] = []
     absences = splits = 0
     while groups:
         left = groups.pop()
-        failure = work.remote.fetch(part, [f"+{oid}:refs/pins/{oid}" for oid in left], filtered=True)
+        failure = work.remote.fetch(part, [f"+{oid}:refs/pins/{oid}" for oid in left], blobs)
         if failure is None:
             came += left
+            continue
+        if failure.apart and blobs != "blob:none":
+            blobs = "blob:none"
+            groups.append(left)
             continue
         if failure.apart and len(left) > 1 and splits < _MAX_SPLITS:
             splits += 1
@@ -360,9 +367,8 @@ def _top_up(work: _Work, part: Path, lacking: set[str], sizes: dict[str, int]) -
     folder = part / "objects" / "pack"
     before = set(folder.iterdir())
     asked = sorted(lacking)
-    while failure := work.remote.fetch(part, asked, filtered=False):
-        asked = [oid for oid in asked if oid not in failure.revisions]
-        if failure.status != "revision_gone" or not asked:
+    for start in range(0, len(asked), _MAX_WANTS):
+        if failure := _fetch_blobs(work, part, asked[start : start + _MAX_WANTS]):
             return failure
     came = {oid: size for oid, size in blob_sizes(part, asked) if size >= 0}
     too_large = {oid: size for oid, size in came.items() if size > work.policy.max_blob_bytes}
@@ -378,6 +384,19 @@ def _top_up(work: _Work, part: Path, lacking: set[str], sizes: dict[str, int]) -
         sizes.pop(oid, None)
     sizes.update(too_large)
     lacking.difference_update(came)
+    return None
+
+
+def _fetch_blobs(work: _Work, part: Path, oids: Sequence[str]) -> Failure | None:
+    """Fetches what the host has of the blobs; what it lacks is no failure here."""
+    left = list(oids)
+    absences = 0
+    while left and (failure := work.remote.fetch(part, left)):
+        if failure.status != "revision_gone":
+            return failure
+        absences += 1
+        there = work.remote.which_are_there(part, left) if absences == 2 else None
+        left = [oid for oid in left if oid not in failure.revisions and (there is None or oid in there)]
     return None
 
 

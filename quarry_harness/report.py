@@ -49,7 +49,8 @@ def _title(result: Mapping[str, Any]) -> str:
     if result["tasks"] != result["release_tasks"]:
         scope += f" (a selection: the release has {result['release_tasks']} tasks)"
     return (
-        f"{result['model']} on {result['release']} {result['release_version']}, {result['image']}: {HEADLINE}, in percent"
+        f"{result['model']} on {result['release']} {result['release_version']}, {result['image']}:"
+        f" {HEADLINE}, in percent"
         f"\n{scope}; recall = share of a query's gold units in the top k, all_gold = every one of them is there"
     )
 
@@ -89,8 +90,7 @@ def _accounts(result: Mapping[str, Any]) -> str:
     ]
     if result["queries_without_gold"]:
         lines.append(
-            f"queries without a gold unit: {result['queries_without_gold']}"
-            " (nothing to find: left out of every mean)"
+            f"queries without a gold unit: {result['queries_without_gold']} (nothing to find: left out of every mean)"
         )
     return "\n".join(lines)
 
@@ -161,7 +161,9 @@ def chunked(document: Mapping[str, Any]) -> str:
     if document["skipped"]:
         lines.append("  skipped files: " + ", ".join(f"{n} {why}" for why, n in document["skipped"].items()))
     if document["missing"]:
-        lines.append(f"  {len(document['missing'])} revisions are missing and have no chunks (quarry status lists them)")
+        lines.append(
+            f"  {len(document['missing'])} revisions are missing and have no chunks (quarry status lists them)"
+        )
     return "\n".join(lines)
 
 

@@ -1,10 +1,10 @@
 """The run folder: a ranking kept so that other tools can read it and anybody can repeat it.
 
-    run.trec            query_id Q0 document_id rank score tag
-    qrels.trec          query_id 0 document_id relevance (ESSENTIAL 2, RELATED 1)
-    per_query.parquet   one row a query
-    result.json         the numbers and everything needed to repeat them
-    timing.json         how long it took; the only file that differs between two equal runs
+run.trec            query_id Q0 document_id rank score tag
+qrels.trec          query_id 0 document_id relevance (ESSENTIAL 2, RELATED 1)
+per_query.parquet   one row a query
+result.json         the numbers and everything needed to repeat them
+timing.json         how long it took; the only file that differs between two equal runs
 """
 
 from __future__ import annotations

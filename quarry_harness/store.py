@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any, NamedTuple
@@ -110,21 +110,13 @@ class Store:
         try:
             yield
             self._db.execute("COMMIT")
-        except duckdb.Error as error:
-            self._roll_back()
-            if "No space left" in str(error):
-                raise EnvironmentProblem(f"{self.path}: the disk is full.", "Free some room and run it again.") from error
+        except BaseException as error:
+            # Already aborted by the failure itself, it may be; the first error is the one to tell.
+            with suppress(duckdb.Error):
+                self._db.execute("ROLLBACK")
+            if isinstance(error, duckdb.Error) and "No space left" in str(error):
+                raise _disk_full(self.path) from error
             raise
-        except BaseException:
-            self._roll_back()
-            raise
-
-    def _roll_back(self) -> None:
-        try:
-            self._db.execute("ROLLBACK")
-        except duckdb.Error:
-            # Already aborted by the failure itself; the first error is the one to tell.
-            return
 
     def _rows(self, sql: str, parameters: Sequence[object] = ()) -> list[Row]:
         return self._db.execute(sql, list(parameters)).fetchall()
@@ -143,7 +135,7 @@ class Store:
     def _insert_arrow(self, table: str, rows: pa.Table) -> None:
         self._db.register("incoming", rows)
         names = ", ".join(rows.column_names)
-        self._db.execute(f"INSERT INTO {table} ({names}) SELECT {names} FROM incoming")  # noqa: S608 our own names
+        self._db.execute(f"INSERT INTO {table} ({names}) SELECT {names} FROM incoming")
         self._db.unregister("incoming")
 
     # -- meta ---------------------------------------------------------------------------------------------------------
@@ -164,7 +156,7 @@ class Store:
         ordinal = {query.query_id: i for i, query in enumerate(release.queries)}
         with self.transaction():
             for table in ("release_file", "task", "query", "gold_row", "gold_unit", "resolution"):
-                self._db.execute(f"DELETE FROM {table}")  # noqa: S608 our own names
+                self._db.execute(f"DELETE FROM {table}")
             # Which files a listing keeps depends on the paths that gold names.
             self._db.execute("UPDATE revision SET rules = ''")
             self._db.execute("DELETE FROM meta WHERE key LIKE 'resolved:%'")
@@ -284,7 +276,8 @@ class Store:
         """Returns the revisions that the selection needs at one image, by repo and sha; id -1 where never tried."""
         rows = self._rows(
             "SELECT DISTINCT coalesce(r.id, -1), q.repo, g.revision, coalesce(r.status, ''), coalesce(r.reason, ''),"
-            " coalesce(r.rules, '') FROM gold_row g JOIN query q ON q.ordinal = g.query JOIN task t USING (repo, task_id)"
+            " coalesce(r.rules, '') FROM gold_row g JOIN query q ON q.ordinal = g.query"
+            " JOIN task t USING (repo, task_id)"
             " LEFT JOIN revision r ON r.repo = q.repo AND r.sha = g.revision"
             " WHERE g.image = ? AND t.selected AND g.revision <> '' ORDER BY 2, 3",
             [image],
@@ -407,12 +400,12 @@ class Store:
         if kinds is not None:
             restriction = " AND list_contains(?, c.kind)"
             parameters.append(sorted(kinds))
-        cursor = self._db.execute(
+        relation = self._db.sql(
             "SELECT e.path, c.blob, c.ordinal, c.name, c.container, c.start_line, c.end_line, c.text"
             " FROM entry e JOIN chunk c USING (blob) WHERE e.revision = ?" + restriction + _CORPUS_ORDER,
-            parameters,
+            params=parameters,
         )
-        return cursor.to_arrow_table()
+        return relation.to_arrow_table()
 
     # -- resolutions and runs -----------------------------------------------------------------------------------------
 
@@ -433,9 +426,7 @@ class Store:
             [image, profile],
         )
 
-    def record_run(
-        self, run_id: str, model: str, image: str, identity: str, files: dict[str, tuple[str, int]]
-    ) -> None:
+    def record_run(self, run_id: str, model: str, image: str, identity: str, files: dict[str, tuple[str, int]]) -> None:
         """Keeps a finished run and its files: name -> (sha256, bytes)."""
         with self.transaction():
             self._db.execute("DELETE FROM run_file WHERE run_id = ?", [run_id])
@@ -458,7 +449,8 @@ class Store:
             "chunks without their blob": "SELECT count(*) FROM chunk ANTI JOIN blob ON blob.id = chunk.blob",
             "files without their blob": "SELECT count(*) FROM entry ANTI JOIN blob ON blob.id = entry.blob"
             " WHERE entry.blob >= 0",
-            "files without their revision": "SELECT count(*) FROM entry ANTI JOIN revision ON revision.id = entry.revision",
+            "files without their revision": "SELECT count(*) FROM entry ANTI JOIN revision"
+            " ON revision.id = entry.revision",
             "queries without their task": "SELECT count(*) FROM query ANTI JOIN task USING (repo, task_id)",
             "gold units without their query": "SELECT count(*) FROM gold_unit ANTI JOIN query"
             " ON query.ordinal = gold_unit.query",
@@ -494,8 +486,12 @@ def _opening_problem(path: Path, error: Exception) -> Exception:
     if isinstance(error, PermissionError) or "Permission denied" in words:
         return EnvironmentProblem(f"{path}: permission denied.", "Name a folder you may write with --workspace.")
     if "No space left" in words:
-        return EnvironmentProblem(f"{path}: the disk is full.", "Free some room and run it again.")
+        return _disk_full(path)
     if isinstance(error, OSError):
         return EnvironmentProblem(f"{path}: {error.strerror}.", "Name another folder with --workspace.")
     first = words.splitlines()[0] if words else type(error).__name__
     return InvalidInputError(f"{path}: not a database that this program can read ({first}).", _REBUILD)
+
+
+def _disk_full(path: Path) -> EnvironmentProblem:
+    return EnvironmentProblem(f"{path}: the disk is full.", "Free some room and run it again.")

@@ -85,17 +85,18 @@ class Remote:
         if self.credentials is not None:
             self.header = authorization(self.url, self.credentials)
 
-    def fetch(self, git_dir: Path, refspecs: Sequence[str], *, filtered: bool) -> Failure | None:
+    def fetch(self, git_dir: Path, refspecs: Sequence[str], blobs: str = "") -> Failure | None:
         """Fetches into the bare repository, with retries; None is success.
 
-        Filtered is for commits. Unfiltered is for single blobs: then the host is not told what is here, since it
-        would take a commit that is here for a promise that its blobs are here, too. Two HTTP requests where all goes
-        well, three where commits that are here have something in common with the new ones.
+        `blobs` is a filter for commits, such as "blob:limit=1000". Without it single blobs are fetched: then the host
+        is not told what is here, since it would take a commit that is here for a promise that its blobs are here,
+        too. Two HTTP requests where all goes well, three where commits that are here have something in common with
+        the new ones.
         """
         hops = 0
         attempt = 1
         while True:
-            failure, location = self._try(git_dir, refspecs, filtered)
+            failure, location = self._try(git_dir, refspecs, blobs)
             if failure is None or not failure.again:
                 if location and failure and hops < _MAX_HOPS and self._follow(location):
                     hops += 1
@@ -110,17 +111,17 @@ class Remote:
             time.sleep(wait_s)
             attempt += 1
 
-    def _try(self, git_dir: Path, refspecs: Sequence[str], filtered: bool) -> tuple[Failure | None, str]:
+    def _try(self, git_dir: Path, refspecs: Sequence[str], blobs: str) -> tuple[Failure | None, str]:
         pack_folder = git_dir / "objects" / "pack"
         before = _pack_bytes(pack_folder)
-        limit = [f"--filter=blob:limit={self.policy.blob_limit_bytes}"] if filtered else []
+        limit = [f"--filter={blobs}"] if blobs else []
         # What is here makes the pack smaller than the room it takes; then git has to say what it received.
         talk = "--progress" if (git_dir / "packed-refs").exists() else "-q"
         arguments = ["fetch", talk, "--no-tags", "--no-write-fetch-head", "--no-auto-maintenance"]
         # The depth also shuts out the dumb protocol, in which a host could point at other hosts.
         arguments += ["--recurse-submodules=no", "--depth=1", *limit, "--stdin", "origin"]
         stdin = "".join(f"{refspec}\n" for refspec in refspecs).encode()
-        ended = _run_watched(arguments, git_dir, stdin, self._environment(git_dir, filtered), self.policy)
+        ended = _run_watched(arguments, git_dir, stdin, self._environment(git_dir, blobs), self.policy)
         self.requests += ended.requests
         grown = _pack_bytes(pack_folder) - before
         self.received_bytes += max(0, min(grown, ended.received_bytes) if ended.received_bytes else grown)
@@ -145,7 +146,7 @@ class Remote:
             return None
         ended = _Ended()
         command = ["git", f"--git-dir={git_dir}", f"remote-{scheme}", "origin", self.url]
-        with _session(command, self._environment(git_dir, True), ended, subprocess.PIPE, subprocess.PIPE) as process:
+        with _session(command, self._environment(git_dir, ""), ended, subprocess.PIPE, subprocess.PIPE) as process:
             timer = threading.Timer(self.policy.timeout_s, _end, [process])
             timer.start()
             try:
@@ -157,14 +158,14 @@ class Remote:
                 _end(process)
                 self.requests += ended.requests
 
-    def _environment(self, git_dir: Path, filtered: bool) -> dict[str, str]:
+    def _environment(self, git_dir: Path, blobs: str) -> dict[str, str]:
         parts = urlsplit(self.url)
         config = [
             ("remote.origin.url", self.url),
             ("protocol.version", "2"),
             ("fetch.unpackLimit", "1"),  # a pack stays a pack: it is counted, and moved as one
             ("fetch.writeCommitGraph", "false"),
-            ("fetch.negotiationAlgorithm", "consecutive" if filtered else "noop"),
+            ("fetch.negotiationAlgorithm", "consecutive" if blobs else "noop"),
             # git checks every pin of the repository that lends its objects, and knows nothing of its filter.
             ("core.alternateRefsPrefixes", "refs/none/"),
             ("http.lowSpeedLimit", str(self.policy.low_speed_bytes_s)),
@@ -214,14 +215,15 @@ def _repository_of(url: str, location: str) -> str:
 
 
 def _mirror_config(git_dir: Path, url: str) -> str:
-    """A git configuration that trusts this one mirror, whoever owns it; git takes such trust from a file alone."""
+    """A git configuration for the mirror's end: trust for this one folder, whoever owns it, and leave to filter."""
     path = unquote(urlsplit(url).path)
     places = {path, os.path.realpath(path)}
     quoted = [
         place.replace("\\", "\\\\").replace('"', '\\"') for root in sorted(places) for place in (root, f"{root}/.git")
     ]
     file = git_dir.absolute() / MIRROR_CONFIG
-    file.write_text("[safe]\n" + "".join(f'\tdirectory = "{place}"\n' for place in quoted), encoding="utf-8")
+    trusted = "".join(f'\tdirectory = "{place}"\n' for place in quoted)
+    file.write_text(f"[uploadpack]\n\tallowFilter = true\n[safe]\n{trusted}", encoding="utf-8")
     return str(file)
 
 
@@ -427,7 +429,7 @@ def _meaning(ended: _Ended, *, signed_in: bool) -> Failure:
         return Failure("failed", reason, revisions=tuple(hidden))
     if ended.cannot_pack:
         said = f": {one_line(ended.host_said)}" if ended.host_said else ""
-        return Failure("failed", f"the host's repository is damaged{said}", apart=True)
+        return Failure("failed", f"the host cannot send it, its repository is damaged{said}", apart=True)
     if code := _http_code(words):
         return _http_meaning(code, ended.retry_after_s, signed_in)
     said = next((line for line in reversed(ended.lines) if line.startswith(("fatal:", "error:"))), words[-300:])

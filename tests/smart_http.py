@@ -116,7 +116,14 @@ class _Handler(BaseHTTPRequestHandler):
         self._serve(b"")
 
     def do_POST(self) -> None:
-        self._serve(self.rfile.read(int(self.headers.get("Content-Length", 0))))
+        if self.headers.get("Transfer-Encoding", "") != "chunked":
+            return self._serve(self.rfile.read(int(self.headers.get("Content-Length", 0))))
+        body = b""
+        while size := int(self.rfile.readline(), 16):
+            body += self.rfile.read(size)
+            self.rfile.readline()
+        self.rfile.readline()
+        return self._serve(body)
 
     def log_message(self, *_: object) -> None:
         """Keeps the tests' output to the tests."""

@@ -16,9 +16,7 @@ def chunk(
     return LocatedChunk(path, Chunk("python", kind, name, container, qualified or name, start, end, 0, 1))
 
 
-def find(
-    wanted: GoldUnit, *chunks: LocatedChunk, status: dict[str, str] | None = None, lines: int = 100
-) -> Resolution:
+def find(wanted: GoldUnit, *chunks: LocatedChunk, status: dict[str, str] | None = None, lines: int = 100) -> Resolution:
     files = {"a.py": "parsed"} if status is None else status
     return resolve(wanted, chunks, {"method", "function"}, files, dict.fromkeys(files, lines))
 

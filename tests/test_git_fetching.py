@@ -163,15 +163,41 @@ def test_other_paths_and_other_limits_bring_what_was_left_out(
     assert fetch(server, pins[:2], tmp_path, FetchPolicy()).requests == 0
 
 
-@pytest.mark.parametrize("kind", ["folder", "server"])
-def test_mirror_that_does_not_filter_works_too(kind: str, server: SmartServer, pins: list[str], tmp_path: Path) -> None:
+def test_server_that_does_not_filter_works_too(server: SmartServer, pins: list[str], tmp_path: Path) -> None:
     server.allow_filter = False
-    template = f"file://{tmp_path}/host/{{owner}}/{{name}}.git" if kind == "folder" else server.template
-    report = fetch_pins("a__b", pins[:4], tmp_path / "a__b.git", template, is_python, policy=QUICK)
+    report = fetch(server, pins[:4], tmp_path)
     assert statuses(report) == ["fetched"] * 4
-    assert report.requests == (0 if kind == "folder" else 2)
+    assert report.requests == 2
     assert content(tmp_path / "a__b.git", pins[0])["picture.png"] == noise(3, 3000)
-    assert statuses(fetch_pins("a__b", pins, tmp_path / "a__b.git", template, is_python))[4:] == ["fetched"] * 2
+    assert statuses(fetch(server, pins, tmp_path))[4:] == ["fetched"] * 2
+
+
+@pytest.mark.parametrize("refuses", [False, True])
+def test_folder_filters_where_it_does_not_refuse(refuses: bool, pins: list[str], tmp_path: Path) -> None:
+    template = f"file://{tmp_path}/host/{{owner}}/{{name}}.git"
+    if refuses:
+        git(tmp_path / "host" / "a" / "b.git", "config", "uploadpack.allowFilter", "false")
+    for some in (pins[:4], pins):
+        report = fetch_pins("a__b", some, tmp_path / "a__b.git", template, is_python, policy=QUICK)
+        assert set(statuses(report)) <= {"present", "fetched"}
+        assert report.requests == 0
+    files = content(tmp_path / "a__b.git", pins[5])
+    assert files["large.py"] == noise(1, 5000)
+    assert files["picture.png"] == (noise(3, 3000) if refuses else -1)
+
+
+@pytest.mark.parametrize("kind", ["folder", "server"])
+def test_host_that_lacks_an_unwanted_blob_gives_the_rest(
+    kind: str, server: SmartServer, pins: list[str], tmp_path: Path
+) -> None:
+    host = tmp_path / "host" / "a" / "b.git"
+    lost = git(host, "rev-parse", f"{pins[3]}:picture.png")
+    (host / "objects" / lost[:2] / lost[2:]).unlink()
+    template = f"file://{tmp_path}/host/{{owner}}/{{name}}.git" if kind == "folder" else server.template
+    report = fetch_pins("a__b", pins, tmp_path / "a__b.git", template, is_python, policy=QUICK)
+    assert statuses(report) == ["fetched"] * 6
+    assert content(tmp_path / "a__b.git", pins[3])["large.py"] == noise(1, 5000)
+    assert content(tmp_path / "a__b.git", pins[3])["picture.png"] == -1
 
 
 @pytest.mark.parametrize(("absent", "requests"), [(1, 4), (2, 8), (60, 8)])
@@ -246,7 +272,7 @@ def test_revision_that_the_host_cannot_pack_costs_no_other(
     kind: str, server: SmartServer, pins: list[str], tmp_path: Path
 ) -> None:
     host = tmp_path / "host" / "a" / "b.git"
-    lost = git(host, "rev-parse", f"{pins[3]}:src/0.py")
+    lost = git(host, "rev-parse", f"{pins[3]}:src")
     (host / "objects" / lost[:2] / lost[2:]).unlink()
     template = f"file://{tmp_path}/host/{{owner}}/{{name}}.git" if kind == "folder" else server.template
     report = fetch_pins("a__b", pins, tmp_path / "a__b.git", template, is_python, policy=QUICK)

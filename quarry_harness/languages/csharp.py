@@ -10,13 +10,18 @@ from tree_sitter import Node
 from quarry_harness.languages.rules import Enter, Function, Rules, Scope, Step, children, name_of, text
 
 
+_PARTS_OF_A_TYPE = frozenset({"parameter_list", "type_parameter_constraints_clause", "declaration_list"})
+
+
 def _type(node: Node, scope: Scope, source: bytes) -> Iterable[Step]:
     """A type's members; and its primary constructor, whose lines are those of the type's header."""
     name = name_of(node, source)
     inner = scope.inside_type(name)
     yield Enter(node, inner)
-    if any(child.type == "parameter_list" for child in children(node)):
-        yield Function(node, "primary_constructor", name, inner, end=node.child_by_field_name("body"))
+    parts = [child for child in children(node) if child.type in _PARTS_OF_A_TYPE]
+    if any(part.type == "parameter_list" for part in parts):
+        end = next((part for part in parts if part.type != "parameter_list"), None)
+        yield Function(node, "primary_constructor", name, inner, end=end)
 
 
 def _operator(node: Node, scope: Scope, source: bytes) -> Iterable[Step]:

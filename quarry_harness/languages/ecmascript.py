@@ -1,4 +1,4 @@
-"""JavaScript and TypeScript."""
+"""JavaScript and TypeScript: one family, three grammars."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from tree_sitter import Node
 from quarry_harness.languages.rules import (
     Enter,
     Function,
+    Look,
     Rules,
     Scope,
     SecondLook,
@@ -20,164 +21,198 @@ from quarry_harness.languages.rules import (
     text,
 )
 
-_FUNCTION_VALUES = frozenset({"arrow_function", "function_expression"})
-_GENERATORS = frozenset({"generator_function", "generator_function_declaration"})
-_DECLARATIONS = {
-    "function_declaration": "function",
-    "function_signature": "function",
-    "generator_function_declaration": "generator",
-}
-_CLASSES = frozenset({"class_declaration", "abstract_class_declaration", "interface_declaration"})
+_FUNCTION_VALUES = {"arrow_function": "function", "function_expression": "function", "generator_function": "generator"}
+_AROUND_A_VALUE = frozenset({"parenthesized_expression", "as_expression", "satisfies_expression", "type_assertion"})
+# What a name is assigned to that stands outside all functions, wherever the assignment is.
+_GLOBALS = frozenset({"exports", "module", "window", "global", "globalThis", "self", "console", "process"})
 
 
-def _outermost(node: Node) -> Node:
-    """The node with the words around it that belong to it: `export`, `declare`."""
-    while node.parent is not None and node.parent.type in ("export_statement", "ambient_declaration"):
-        node = node.parent
+def _value(node: Node | None) -> Node | None:
+    """An expression without the parentheses and type assertions around it."""
+    while node is not None and node.type in _AROUND_A_VALUE:
+        node = next((child for child in children(node) if child.is_named and child.type != "type_arguments"), None)
     return node
 
 
-def _declaration(node: Node, scope: Scope, source: bytes) -> Iterable[Step]:
-    name = name_of(node, source) or "default"
-    yield Function(_outermost(node), _DECLARATIONS[node.type], name, scope, node.child_by_field_name("body"))
+def _key(node: Node | None, source: bytes) -> str:
+    """A property's name, a quoted one without its quotes."""
+    name = text(node, source)
+    return name[1:-1] if node is not None and node.type == "string" else name
 
 
-def _variables(node: Node, scope: Scope, source: bytes) -> Iterable[Step]:
-    """A variable that is a function has its whole declaration; one that is an object may have methods."""
-    for declarator in children(node):
-        if declarator.type != "variable_declarator":
-            continue
-        value = declarator.child_by_field_name("value")
-        if value is None:
-            continue
-        if value.type in _FUNCTION_VALUES:
-            name = text(declarator.child_by_field_name("name"), source)
-            yield Function(_outermost(node), "function", name, scope, value.child_by_field_name("body"))
-        else:
-            yield from _value(value, scope, source)
-
-
-def _value(value: Node, scope: Scope, source: bytes) -> Iterable[Step]:
-    """A value in which something may be found: an object's methods; what it calls or builds is only searched."""
-    if value.type == "object":
-        yield Enter(value, scope)
-    elif value.type == "class":
-        yield Enter(value, scope.inside_type(name_of(value, source) or _assigned_name(value, source)))
-    elif value.type in ("parenthesized_expression", "as_expression", "satisfies_expression"):
-        inner = value.named_child(0)
-        if inner is not None:
-            yield from _value(inner, scope, source)
-
-
-def _assigned_name(value: Node, source: bytes) -> str:
-    parent = value.parent
-    return text(parent.child_by_field_name("name"), source) if parent is not None else ""
-
-
-def _expression(node: Node, scope: Scope, source: bytes) -> Iterable[Step]:
-    inner = node.named_child(0)
-    if inner is None:
-        return
-    if inner.type == "assignment_expression":
-        yield from _assignment(inner, scope, source)
-    elif inner.type == "internal_module":
-        yield from _module(inner, scope, source)
-
-
-def _assignment(node: Node, scope: Scope, source: bytes) -> Iterable[Step]:
-    """`X.prototype.y = function`, `exports.y = () =>`; `module.exports = {..}` holds methods."""
-    left = node.child_by_field_name("left")
-    right = node.child_by_field_name("right")
-    if left is None or right is None:
-        return
-    if right.type == "assignment_expression":
-        yield from _assignment(right, scope, source)
-    if left.type == "member_expression" and right.type in _FUNCTION_VALUES:
-        owner = dotted(left.child_by_field_name("object"), source)
-        name = text(left.child_by_field_name("property"), source)
-        if owner.endswith(".prototype"):
-            scope = scope.inside_type(owner.removesuffix(".prototype"))
-        yield Function(node, "method" if scope.container else "function", name, scope, right.child_by_field_name("body"))
-    else:
-        yield from _value(right, scope, source)
+def _body(node: Node) -> Node | None:
+    return node.child_by_field_name("body")
 
 
 def _method(node: Node, scope: Scope, source: bytes) -> Iterable[Step]:
-    name = text(node.child_by_field_name("name"), source)
+    name = _key(node.child_by_field_name("name"), source)
     kind = "constructor" if name == "constructor" and scope.container else "method"
-    for child in children(node):
-        if child.type in ("get", "set"):
-            kind = "method"
-        if child.type == "property_identifier":
-            break
-    yield Function(node, kind, name, scope, node.child_by_field_name("body"))
+    yield Function(node, kind, name, scope, _body(node))
 
 
 def _field(node: Node, scope: Scope, source: bytes) -> Iterable[Step]:
-    value = node.child_by_field_name("value")
+    """A class field that holds a function."""
+    value = _value(node.child_by_field_name("value"))
     if value is not None and value.type in _FUNCTION_VALUES:
-        name = text(node.child_by_field_name("name") or node.child_by_field_name("property"), source)
-        yield Function(node, "field_function", name, scope, value.child_by_field_name("body"))
+        name = node.child_by_field_name("property") or node.child_by_field_name("name")
+        yield Function(node, "field_function", _key(name, source), scope, _body(value))
+
+
+def _variables(node: Node, scope: Scope, source: bytes) -> Iterable[Step]:
+    """`const f = () => ..` has the lines of its whole declaration; an object may hold functions."""
+    for child in children(node):
+        value = _value(child.child_by_field_name("value")) if child.type == "variable_declarator" else None
+        if value is not None and value.type in _FUNCTION_VALUES:
+            name = text(child.child_by_field_name("name"), source)
+            yield Function(node, _FUNCTION_VALUES[value.type], name, scope, _body(value))
+        elif value is not None:
+            yield from _no_function(value, scope, source)
+
+
+def _no_function(value: Node, scope: Scope, source: bytes) -> Iterable[Step]:
+    """An object holds functions; what a call is given is searched only."""
+    if value.type == "object":
+        yield from _object(value, scope, source)
+    elif value.type in ("call_expression", "new_expression"):
+        yield Look(value, scope)
+
+
+def _object(node: Node, scope: Scope, source: bytes) -> Iterable[Step]:
+    for child in children(node):
+        if child.type == "method_definition":
+            yield from _method(child, scope, source)
+        elif child.type == "pair":
+            value = _value(child.child_by_field_name("value"))
+            if value is not None and value.type in _FUNCTION_VALUES:
+                kind = "method" if _FUNCTION_VALUES[value.type] == "function" else "generator"
+                yield Function(child, kind, _key(child.child_by_field_name("key"), source), scope, _body(value))
+
+
+def _expression(node: Node, scope: Scope, source: bytes) -> Iterable[Step]:
+    """An assignment; a namespace stands in a statement of its own, too; a call is searched."""
+    inner = node.named_child(0)
+    while inner is not None and inner.type == "assignment_expression":
+        yield from _assignment(inner, scope, source)
+        inner = inner.child_by_field_name("right")
+    if inner is not None and inner.type in ("internal_module", "module"):
+        yield Enter(inner, scope.inside_namespace(name_of(inner, source)))
+    elif inner is not None:
+        yield Look(inner, scope)
+
+
+def _assignment(node: Node, scope: Scope, source: bytes) -> Iterable[Step]:
+    """`X.prototype.y = function ..`, `exports.y = ..`, `module.exports = {..}`."""
+    left = node.child_by_field_name("left")
+    value = _value(node.child_by_field_name("right"))
+    if left is None or value is None or left.type != "member_expression":
+        return
+    if value.type == "object":
+        yield from _object(value, scope, source)
+    if value.type not in _FUNCTION_VALUES:
+        return
+    owner = dotted(left.child_by_field_name("object"), source)
+    name = text(left.child_by_field_name("property"), source)
+    kind = _FUNCTION_VALUES[value.type]
+    if owner.endswith(".prototype"):
+        scope = scope.inside_type(owner.removesuffix(".prototype"))
+        kind = "method" if kind == "function" else kind
+    elif (owner, name) == ("module", "exports"):
+        kind, name = "default_export", name_of(value, source) or name
+    yield Function(node, kind, name, scope, _body(value))
 
 
 def _export(node: Node, scope: Scope, source: bytes) -> Iterable[Step]:
-    value = node.child_by_field_name("value")
+    """`export` is in the lines of what it exports; a default export may be without a name."""
+    value = _value(node.child_by_field_name("value"))
     if value is None:
         yield Enter(node, scope)
     elif value.type in _FUNCTION_VALUES:
-        name = name_of(value, source) or "default"
-        yield Function(node, "function", name, scope, value.child_by_field_name("body"))
+        yield Function(node, "default_export", name_of(value, source) or "default", scope, _body(value))
+    elif value.type == "class":
+        yield Enter(value, scope.inside_type(name_of(value, source) or "default"))
     else:
-        yield from _value(value, scope, source)
-
-
-def _module(node: Node, scope: Scope, source: bytes) -> Iterable[Step]:
-    body = node.child_by_field_name("body")
-    if body is not None:
-        name = text(node.child_by_field_name("name"), source).strip("\"'")
-        yield Enter(body, scope.inside_namespace(name))
+        yield from _no_function(value, scope, source)
 
 
 def _returned(node: Node, scope: Scope, source: bytes) -> Iterable[Step]:
-    """The object that a function returns."""
-    if node.type == "object" and node.parent is not None and node.parent.type == "return_statement":
-        yield Enter(node, scope)
+    """The object that a function returns holds functions."""
+    if node.type == "object":
+        yield from _object(node, scope, source)
 
 
+def _assigned(node: Node, scope: Scope, source: bytes) -> Iterable[Step]:
+    """`X.prototype.y = ..` and `global.y = ..`, at any depth."""
+    if node.type == "assignment_expression":
+        owner = dotted((node.child_by_field_name("left") or node).child_by_field_name("object"), source)
+        if owner.endswith(".prototype") or owner.partition(".")[0] in _GLOBALS:
+            yield from (step for step in _assignment(node, Scope(), source) if isinstance(step, Function))
+
+
+_INNER_FUNCTIONS = frozenset(
+    {
+        *_FUNCTION_VALUES,
+        "function_declaration",
+        "generator_function_declaration",
+        "method_definition",
+        "class_declaration",
+        "class",
+    }
+)
+_SECOND_LOOKS = (
+    SecondLook(re.compile(rb"\breturn\s*\{"), _returned, not_inside=_INNER_FUNCTIONS),
+    SecondLook(
+        re.compile(
+            rb"(?:\.\s*prototype|\b(?:%s))(?:\s*\.\s*[\w$]+)+\s*=(?![=>])" % "|".join(sorted(_GLOBALS)).encode()
+        ),
+        _assigned,
+    ),
+)
+_FUNCTIONS = {"function_declaration": "function", "generator_function_declaration": "generator"}
+_WRAPPERS = frozenset(
+    {
+        "ERROR",
+        "class_body",
+        # a function that is declared only under a condition is still one
+        "statement_block",
+        "if_statement",
+        "else_clause",
+        "try_statement",
+        "catch_clause",
+        "finally_clause",
+    }
+)
 _HOOKS = {
-    **dict.fromkeys(_DECLARATIONS, _declaration),
+    "method_definition": _method,
     "lexical_declaration": _variables,
     "variable_declaration": _variables,
     "expression_statement": _expression,
-    "method_definition": _method,
-    "field_definition": _field,
     "export_statement": _export,
+    "field_definition": _field,
 }
-_WRAPPERS = frozenset({"ERROR", "class_body", "statement_block", "if_statement", "else_clause"})
-_SECOND_LOOK = SecondLook(re.compile(rb"\breturn\s*\{"), _returned)
 
 JAVASCRIPT = Rules(
     language="javascript",
     grammars={"javascript": "javascript"},
-    extensions=dict.fromkeys(("js", "jsx", "mjs", "cjs", "es6"), "javascript"),
-    types=_CLASSES,
+    extensions={ext: "javascript" for ext in ("js", "jsx", "mjs", "cjs")},
+    functions=_FUNCTIONS,
+    types=frozenset({"class_declaration"}),
     wrappers=_WRAPPERS,
     hooks=_HOOKS,
-    second_look=_SECOND_LOOK,
+    second_looks=_SECOND_LOOKS,
 )
-
 TYPESCRIPT = Rules(
     language="typescript",
     grammars={"typescript": "typescript", "tsx": "tsx"},
-    extensions={**dict.fromkeys(("ts", "mts", "cts"), "typescript"), "tsx": "tsx"},
-    functions={"method_signature": "method", "abstract_method_signature": "method"},
-    types=_CLASSES,
-    wrappers=_WRAPPERS | {"interface_body", "ambient_declaration"},
+    extensions={"ts": "typescript", "mts": "typescript", "cts": "typescript", "tsx": "tsx"},
+    functions={**_FUNCTIONS, "function_signature": "function"},
+    types=frozenset({"class_declaration", "abstract_class_declaration", "interface_declaration"}),
+    namespaces=frozenset({"internal_module", "module"}),
+    wrappers=_WRAPPERS | {"ambient_declaration", "interface_body"},
     hooks={
         **_HOOKS,
+        "method_signature": _method,
+        "abstract_method_signature": _method,
         "public_field_definition": _field,
-        "internal_module": _module,
-        "module": _module,
     },
-    second_look=_SECOND_LOOK,
+    second_looks=_SECOND_LOOKS,
 )

@@ -24,8 +24,8 @@ def _local_type(node: Node, scope: Scope, source: bytes) -> Iterable[Step]:
     """The body of an anonymous class, or a type declared in a body."""
     if node.type in _TYPES:
         yield Enter(node, scope.inside_type(name_of(node, source)))
-    elif node.type in ("class_body", "enum_body", "interface_body"):
-        yield Enter(node, scope)
+    elif node.type == "object_creation_expression":
+        yield from (Enter(child, scope) for child in node.named_children[-1:] if child.type == "class_body")
 
 
 RULES = Rules(
@@ -52,8 +52,5 @@ RULES = Rules(
         }
     ),
     searched=frozenset({"field_declaration", "constant_declaration", "static_initializer", "block", "argument_list"}),
-    # `new T(..) {` ends in a parenthesis and a brace; a local type has its keyword.
-    second_look=SecondLook(
-        re.compile(rb"\)(?:\s|//[^\n]*\n|/\*.*?\*/)*\{|\b(?:class|interface|enum|record)(?=\s)", re.S), _local_type
-    ),
+    second_looks=(SecondLook(re.compile(rb"\b(?:new|class|interface|enum|record)\b"), _local_type),),
 )

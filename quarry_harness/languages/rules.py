@@ -58,12 +58,13 @@ Hook: TypeAlias = Callable[[Node, Scope, bytes], Iterable[Step]]
 class SecondLook:
     """How to find, without walking them, the places inside function bodies that hold chunks by rule.
 
-    `pattern` may match too much and never too little; `hook` is asked about the smallest named node at the match's
-    end, and answers nothing for a false match.
+    `pattern` may match too much and never too little; `hook` is asked about the smallest named node that holds the
+    match's last byte, and answers nothing for a false match.
     """
 
     pattern: re.Pattern[bytes]
     hook: Hook
+    not_inside: frozenset[str] = frozenset()  # nodes between the body and the place that make it none
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +82,7 @@ class Rules:
     wrappers: frozenset[str] = frozenset()  # walked through, and add nothing
     searched: frozenset[str] = frozenset()  # not walked through, but the second look searches them
     hooks: Mapping[str, Hook] = field(default_factory=dict)  # what cannot be said as data
-    second_look: SecondLook | None = None
+    second_looks: tuple[SecondLook, ...] = ()
     drop_names: frozenset[str] = frozenset()  # "functions" that error recovery makes of statements
     name: Callable[[Node, bytes], str] | None = None  # instead of the text of the field `name`
     mask: Callable[[bytes], bytes] | None = None  # what to blank before a second parse of a file with errors

@@ -15,9 +15,9 @@ from quarry_harness.types import Chunk, GoldUnit, LocatedChunk, Progress, Resolu
 
 
 def canonicalize(workspace: Path, image: str, profile: str, progress: Progress) -> dict[str, Any]:
-    """Resolves the gold units; returns units, resolved, by_tier, unresolved [{query_id, unit_key, reason}], done_before.
+    """Resolves the gold units.
 
-    Raises InvalidInputError, after everything else is kept, where a unit's lines lie past the end of its file.
+    Returns units, resolved, by_tier, unresolved [{query_id, unit_key, reason}] and done_before.
     """
     with Store.open(workspace) as store:
         revisions = require_chunked(store, image)
@@ -54,9 +54,7 @@ def _resolve_revision(
         why = revision.status if revision is not None else "the release states no revision"
         return [(Resolution(reason=f"{tiers.REVISION_MISSING}: {why}"), nowhere) for _ in units]
     files = store.files_at(revision.id, {unit.path for unit in units})
-    rows = store.chunks_at(
-        revision.id, {unit.path for unit in units}, {tiers.last_name(unit.fqmn) for unit in units}
-    )
+    rows = store.chunks_at(revision.id, {unit.path for unit in units}, {tiers.last_name(unit.fqmn) for unit in units})
     chunks = [LocatedChunk(path, Chunk(*fields)) for path, _, _, *fields in rows]
     results = []
     for unit in units:

@@ -59,8 +59,8 @@ def _check_workspace(workspace: Path) -> list[Check]:
         for what, count in store.integrity():
             checks.append(Check(f"database: {what}", count == 0, f"{count} found" if count else "none"))
         for run_id, _, _ in store.runs():
-            for check in verify_files(store.run_files(run_id), runs_folder(workspace) / run_id):
-                checks.append(Check(f"run {run_id}: {check.name}", check.ok, check.detail))
+            found = verify_files(store.run_files(run_id), runs_folder(workspace) / run_id)
+            checks += [Check(f"run {run_id}: {check.name}", check.ok, check.detail) for check in found]
         checks += _check_repositories(workspace, store)
     return checks
 
@@ -92,7 +92,9 @@ def status(workspace: Path) -> dict[str, Any]:
                 "run_id": run_id,
                 "model": model,
                 "image": image,
-                "whole": all(check.ok for check in verify_files(store.run_files(run_id), runs_folder(workspace) / run_id)),
+                "whole": all(
+                    check.ok for check in verify_files(store.run_files(run_id), runs_folder(workspace) / run_id)
+                ),
             }
             for run_id, model, image in store.runs()
         ]

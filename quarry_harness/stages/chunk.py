@@ -113,7 +113,7 @@ def _chunk_repository(
 
 
 def _sources(tree: Sequence[TreeEntry], gold_paths: set[str]) -> tuple[list[tuple[str, str, str, str]], int]:
-    """Returns (path, oid, dialect, skip reason) of the files that matter, sorted by path, and how many others there are.
+    """Returns (path, oid, dialect, skip reason) of the files that matter, by path, and how many others there are.
 
     dialect is "" where the tree alone says that the file is skipped. A file that gold names is kept whatever it is, so
     that an unresolved unit can say why.
@@ -176,7 +176,7 @@ def _parsed(
 def parse_blobs(
     folder: Path, blobs: Sequence[Blob], rules: dict[str, str]
 ) -> tuple[pa.Table, pa.Table, Sequence[Blob]]:
-    """Parses blobs until enough text is gathered; returns their rows, their chunks' rows and the blobs not yet parsed."""
+    """Parses blobs until enough text is gathered; returns blob rows, chunk rows and the blobs not yet parsed."""
     blob_rows: list[tuple[Any, ...]] = []
     chunk_rows: list[tuple[Any, ...]] = []
     held = 0

@@ -286,9 +286,7 @@ def _rollup(queries: Sequence[measures.QueryRanks]) -> dict[str, Any]:
             for language, group in sorted(by_language.items())
         },
         "by_repo": [
-            {"repo": repo, "language": language}
-            | summary(group)
-            | {"macro": levels["repo"].get((language, repo), {})}
+            {"repo": repo, "language": language} | summary(group) | {"macro": levels["repo"].get((language, repo), {})}
             for (language, repo), group in sorted(by_repo.items())
         ],
     }

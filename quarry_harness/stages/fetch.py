@@ -8,6 +8,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -55,7 +56,8 @@ def fetch(
 
     Keys: revisions (wanted), fetched (now), present (before), missing [{repo, revision, status, reason}], bytes,
     requests, seconds, tasks, queries, queries_without_revision, repositories, outcomes {status: count}.
-    ref None takes the release that the workspace already holds, and its selection unless another is given. A dry run reads, counts and writes nothing.
+    ref None takes the release that the workspace already holds, and its selection unless another is given. A dry run
+    reads, counts and writes nothing.
     """
     require_git()
     release, kept = _release(workspace, ref)
@@ -105,8 +107,8 @@ def _release(workspace: Path, ref: str | None) -> tuple[Release, Selection]:
             filters = json.loads(store.meta("selection") or "{}").get("filters", {})
         if ref is None:
             raise UsageError(f"{workspace}: the workspace holds no release yet.", "Add --release REF.")
-        lists = (tuple(filters.get(name, ())) for name in ("repos", "languages", "tasks"))
-        kept = Selection(*lists, limit=filters.get("limit"))
+        repos, languages, tasks = (tuple(filters.get(name, ())) for name in ("repos", "languages", "tasks"))
+        kept = Selection(repos, languages, tasks, filters.get("limit"))
     return read_release(locate_release(ref, None), ref), kept
 
 
@@ -179,7 +181,7 @@ def _fetch_all(
                 shas,
                 repository_folder(workspace, repo),
                 template,
-                lambda path, repo=repo: wanted(repo, path),
+                partial(wanted, repo),
                 policy=FetchPolicy(),
             ): repo
             for repo, shas in pins.items()
@@ -188,12 +190,19 @@ def _fetch_all(
             for future in as_completed(waiting):
                 report = future.result()
                 reports.append(report)
-                store.record_revisions((report.repo, o.revision, o.status, o.reason) for o in report.outcomes)
+                store.record_revisions(_kept(report))
                 progress(len(reports), len(pins), report.repo)
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
             raise
     return sorted(reports, key=lambda report: report.repo)
+
+
+def _kept(report: FetchReport) -> list[tuple[str, str, str, str]]:
+    """What the workspace remembers of a fetch: a revision is there, however often it took to bring it."""
+    return [
+        (report.repo, o.revision, "fetched" if o.status in HAVE else o.status, o.reason) for o in report.outcomes
+    ]
 
 
 def _summary(reports: Sequence[FetchReport]) -> dict[str, Any]:

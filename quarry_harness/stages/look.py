@@ -14,7 +14,7 @@ _VERSION_CONTROL = frozenset({".git", ".hg", ".svn"})
 
 
 def chunks_of(path: Path, profile: str) -> Iterator[dict[str, Any]]:
-    """Yields the chunks below a path in path order, and a row {"path", "skipped"} for a source file that has none to give.
+    """Yields the chunks below a path in path order, and {"path", "skipped"} for a source file that has none to give.
 
     A folder's paths are relative to it; a file keeps the name it was given. Links and version-control folders are not
     followed. Raises OSError where the path itself cannot be read.
