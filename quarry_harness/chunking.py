@@ -15,15 +15,16 @@ from bisect import bisect_left
 from collections.abc import Iterable
 from functools import lru_cache
 from importlib.metadata import version
+from operator import attrgetter
 from typing import cast
 
-from tree_sitter import Language, Node, Parser, Tree, TreeCursor
+from tree_sitter import Language, Node, Parser, Tree
 from tree_sitter_language_pack import SupportedLanguage, get_language
 
 from quarry_harness import languages
 from quarry_harness.languages import RULES_OF_DIALECT
-from quarry_harness.languages.rules import Enter, Function, Hook, Look, Rules, Scope, Step
-from quarry_harness.languages.rules import children, dotted, join, name_of
+from quarry_harness.languages.rules import Enter, Function, Hook, Look, Rules, Scope, SecondLook, Step
+from quarry_harness.languages.rules import children, dotted, name_of, text
 from quarry_harness.types import Chunk, ParsedBlob
 
 MAX_BLOB_BYTES = 8 * 1024 * 1024
@@ -33,6 +34,8 @@ MAX_BLOB_BYTES = 8 * 1024 * 1024
 PARSE_STEPS = 500_000
 # And after this many seconds, whatever it did: the one limit that depends on the machine.
 PARSE_LIMIT_S = 60.0
+
+_LARGE_BODY_NODES = 5_000
 
 _UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
 _LFS = b"version https://git-lfs.github.com/spec/"
@@ -58,7 +61,8 @@ def chunk_blob(data: bytes, dialect: str) -> ParsedBlob:
                 tree, errors = other, fewer
     except TimeoutError:
         return ParsedBlob("parse_timeout")
-    chunks = sorted(_Walk(tree.root_node, data, dialect).run(), key=lambda c: (c.start_byte, -c.end_byte, c.name))
+    chunks = _Walk(tree.root_node, data, dialect).run()
+    chunks.sort(key=attrgetter("start_byte", "end_byte", "name"))
     return ParsedBlob("parsed", tuple(chunks), errors)
 
 
@@ -158,37 +162,35 @@ def _count_errors(root: Node) -> int:
                 return count
 
 
-def _wrapper(node: Node, scope: Scope, source: bytes) -> Iterable[Step]:
+def _enter(node: Node, scope: Scope, source: bytes) -> Iterable[Step]:
     return (Enter(node, scope),)
 
 
-def _searched(node: Node, scope: Scope, source: bytes) -> Iterable[Step]:
+def _name(node: Node, source: bytes) -> str:
+    return text(node.child_by_field_name("name"), source)
+
+
+def _search(node: Node, scope: Scope, source: bytes) -> Iterable[Step]:
     return (Look(node, scope),)
 
 
+def _enter_type(node: Node, scope: Scope, source: bytes) -> Iterable[Step]:
+    return (Enter(node, scope.inside_type(name_of(node, source))),)
+
+
+def _enter_namespace(node: Node, scope: Scope, source: bytes) -> Iterable[Step]:
+    return (Enter(node, scope.inside_namespace(name_of(node, source))),)
+
+
 @lru_cache(maxsize=None)
-def _hooks(dialect: str) -> dict[str, Hook]:
-    """The whole description as one table: node type -> what to do with such a node."""
+def _actions(dialect: str) -> dict[str, str | Hook]:
+    """The whole description as one table: node type -> the kind of function it is, or what to do with such a node."""
     rules = RULES_OF_DIALECT[dialect]
-    naming = rules.name or name_of
-
-    def container(node: Node, scope: Scope, source: bytes) -> Iterable[Step]:
-        return (Enter(node, scope.inside_type(naming(node, source))),)
-
-    def namespace(node: Node, scope: Scope, source: bytes) -> Iterable[Step]:
-        return (Enter(node, scope.inside_namespace(naming(node, source))),)
-
-    def function(node: Node, scope: Scope, source: bytes) -> Iterable[Step]:
-        kind = rules.functions[node.type]
-        kind = "method" if kind == "function" and scope.container else kind
-        return (Function(node, kind, naming(node, source), scope, node.child_by_field_name("body")),)
-
-    table: dict[str, Hook] = dict.fromkeys(rules.wrappers, _wrapper)
-    table |= dict.fromkeys(rules.searched, _searched)
-    table |= dict.fromkeys(rules.namespaces | rules.clauses, namespace)
-    table |= dict.fromkeys(rules.types, container)
-    table |= dict.fromkeys(rules.functions, function)
-    return table | dict(rules.hooks)
+    table: dict[str, str | Hook] = dict.fromkeys(rules.wrappers, _enter)
+    table |= dict.fromkeys(rules.searched, _search)
+    table |= dict.fromkeys(rules.namespaces | rules.clauses, _enter_namespace)
+    table |= dict.fromkeys(rules.types, _enter_type)
+    return table | dict(rules.functions) | dict(rules.hooks)
 
 
 class _Walk:
@@ -196,12 +198,15 @@ class _Walk:
 
     def __init__(self, root: Node, source: bytes, dialect: str) -> None:
         self.rules = RULES_OF_DIALECT[dialect]
-        self.hooks = _hooks(dialect)
+        self.actions = _actions(dialect)
         self.source = source
-        # For each second look, where it may find something: the last byte of every match, in order.
-        self.looks = [(look, [m.end() - 1 for m in look.pattern.finditer(source)]) for look in self.rules.second_looks]
         self.found: list[Chunk] = []
         self.pending: list[Enter | Look] = [Enter(root, Scope())]
+        # Where second looks may find something, by the last byte of their matches, in order.
+        looks = self.rules.second_looks
+        places = sorted((m.end() - 1, at) for at, look in enumerate(looks) for m in look.pattern.finditer(source))
+        self.places = [place for place, _ in places]
+        self.looks = [looks[at] for _, at in places]
 
     def run(self) -> list[Chunk]:
         while self.pending:
@@ -213,43 +218,61 @@ class _Walk:
         return self.found
 
     def _through(self, parent: Node, outer: Scope) -> None:
-        scope = outer
-        clauses = self.rules.clauses
+        scope, source = outer, self.source
+        actions, clauses = self.actions, self.rules.clauses
         for node in children(parent):
             kind = node.type
-            hook = self.hooks.get(kind)
-            if hook is None:
+            action = actions.get(kind)
+            if action is None:
                 continue
-            if kind in clauses and node.child_by_field_name("body") is None:
-                name = self._clause_name(node)
-                scope = (scope if self.rules.clauses_stack else outer).inside_namespace(name)
-                continue
-            for step in hook(node, scope, self.source):
-                self._take(step)
+            if isinstance(action, str):
+                kind = "method" if action == "function" and scope.container else action
+                name = self.rules.name(node, source) if self.rules.name else _name(node, source)
+                self._add(Function(node, kind, name, scope, node.child_by_field_name("body")))
+            elif kind in clauses and node.child_by_field_name("body") is None:
+                clause = self._clause_name(node)
+                scope = (scope if self.rules.clauses_stack else outer).inside_namespace(clause)
+            else:
+                for step in action(node, scope, source):
+                    self._take(step)
 
     def _take(self, step: Step) -> None:
-        if not isinstance(step, Function):
+        if isinstance(step, Enter):
             self.pending.append(step)
-        elif step.name and step.name not in self.rules.drop_names:
-            self.found.append(self._chunk(step))
-            if step.body is not None:
-                self.pending.append(Look(step.body, step.scope))
+        elif isinstance(step, Look):
+            self._note(step.node, step.scope)
+        else:
+            self._add(step)
+
+    def _add(self, function: Function) -> None:
+        if function.name and function.name not in self.rules.drop_names:
+            self.found.append(self._chunk(function))
+            if function.body is not None:
+                self._note(function.body, function.scope)
+
+    def _note(self, node: Node, scope: Scope) -> None:
+        """Remembers a node for a second look, if there is a place to look at in it."""
+        places = self.places
+        if places:
+            at = bisect_left(places, node.start_byte)
+            if at < len(places) and places[at] < node.end_byte:
+                self.pending.append(Look(node, scope))
 
     def _look_inside(self, node: Node, scope: Scope) -> None:
-        for look, places in self.looks:
-            at = bisect_left(places, node.start_byte)
-            if at == len(places) or places[at] >= node.end_byte:
-                continue
-            cursor = node.walk()
-            while at < len(places) and places[at] < node.end_byte:
-                inner = _innermost(cursor, places[at], look.not_inside)
-                at += 1
-                if inner is None:
-                    continue
-                for step in look.hook(inner, scope, self.source):
-                    self._take(step)
-                    # What is inside that will be found by its own walk.
-                    at = max(at, bisect_left(places, step.node.end_byte))
+        places, end = self.places, node.end_byte
+        at = bisect_left(places, node.start_byte)
+        finders: dict[frozenset[str], _Finder] = {}
+        while at < len(places) and places[at] < end:
+            look = self.looks[at]
+            finder = finders.get(look.not_inside)
+            if finder is None:
+                finder = finders[look.not_inside] = _Finder(node, look.not_inside)
+            inner = finder.innermost(places[at])
+            at += 1
+            for step in look.hook(inner, scope, self.source) if inner is not None else ():
+                self._take(step)
+                # What is inside that will be found by its own walk.
+                at = max(at, bisect_left(places, step.node.end_byte))
 
     def _clause_name(self, node: Node) -> str:
         named = node.child_by_field_name("name")
@@ -258,40 +281,52 @@ class _Walk:
     def _chunk(self, step: Function) -> Chunk:
         node = step.node
         last = node if step.end is None else (step.end.prev_sibling or node)
+        scope, name = step.scope, step.name
         return Chunk(
-            language=self.rules.language,
-            kind=step.kind,
-            name=step.name,
-            container=step.scope.container,
-            qualified_name=join(step.scope.chain, step.name),
-            start_line=node.start_point.row + 1,
-            end_line=last.end_point.row + 1,
-            start_byte=node.start_byte,
-            end_byte=last.end_byte,
+            self.rules.language,
+            step.kind,
+            name,
+            scope.container,
+            f"{scope.chain}.{name}" if scope.chain else name,
+            node.start_point.row + 1,
+            last.end_point.row + 1,
+            node.start_byte,
+            last.end_byte,
         )
 
 
-def _innermost(cursor: TreeCursor, byte: int, not_inside: frozenset[str]) -> Node | None:
-    """The smallest named node that holds a byte; None where there is none, or only inside a node of `not_inside`.
+class _Finder:
+    """Finds the smallest named nodes that hold given bytes of one body, asked in ascending order.
 
-    The cursor only ever moves forward in the tree, so that all the calls for one body cost no more than one walk
-    through it, however deep or wide it is.
+    Asked of the library, each costs a way down from the body, along all the children on the left of it; in a large
+    body, a cursor that only ever moves forward keeps the whole from growing with its square.
     """
-    node = cursor.node
-    while node is not None and node.end_byte <= byte:
-        if not cursor.goto_next_sibling() and not cursor.goto_parent():
-            return None
-        node = cursor.node
-    while node is not None and node.start_byte <= byte:
-        if node.type in not_inside:
-            return None
-        if not cursor.goto_first_child():
-            while node is not None and not node.is_named and cursor.goto_parent():
-                node = cursor.node
-            return node
+
+    def __init__(self, body: Node, not_inside: frozenset[str]) -> None:
+        self.body = body
+        self.not_inside = not_inside
+        self.cursor = body.walk() if not_inside or body.descendant_count > _LARGE_BODY_NODES else None
+
+    def innermost(self, byte: int) -> Node | None:
+        """The node, or None where there is none, or only inside a node of `not_inside`."""
+        cursor = self.cursor
+        if cursor is None:
+            return self.body.named_descendant_for_byte_range(byte, byte + 1)
         node = cursor.node
         while node is not None and node.end_byte <= byte:
-            if not cursor.goto_next_sibling():
+            if not cursor.goto_next_sibling() and not cursor.goto_parent():
                 return None
             node = cursor.node
-    return None
+        while node is not None and node.start_byte <= byte:
+            if node.type in self.not_inside:
+                return None
+            if not cursor.goto_first_child():
+                while node is not None and not node.is_named and cursor.goto_parent():
+                    node = cursor.node
+                return node
+            node = cursor.node
+            while node is not None and node.end_byte <= byte:
+                if not cursor.goto_next_sibling():
+                    return None
+                node = cursor.node
+        return None

@@ -360,7 +360,7 @@ def _missing_blobs(part: Path, revision: str, sizes: dict[str, int], policy: Fet
 
 
 def _top_up(work: _Work, part: Path, lacking: set[str], sizes: dict[str, int]) -> Failure | None:
-    """Fetches blobs by their ids in one fetch, and takes the ones that came out of `lacking`.
+    """Fetches blobs by their ids, ten thousand at a time, and takes the ones that came out of `lacking`.
 
     The ones over `max_blob_bytes` go again; they are no longer lacking, and `sizes` has their size.
     """
@@ -375,7 +375,7 @@ def _top_up(work: _Work, part: Path, lacking: set[str], sizes: dict[str, int]) -
     if too_large:
         fetched = set(folder.iterdir()) - before
         keep = "".join(f"{oid}\n" for oid in came if oid not in too_large).encode()
-        result = run_git(["pack-objects", "-q", str(folder / "pack")], git_dir=part, stdin=keep)
+        result = run_git(["pack-objects", "-q", "--non-empty", str(folder / "pack")], git_dir=part, stdin=keep)
         if result.returncode != 0:
             return Failure("failed", f"git cannot repack: {one_line(result.stderr.decode('utf-8', 'replace'))}")
         for file in fetched:

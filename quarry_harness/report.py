@@ -49,10 +49,14 @@ def _title(result: Mapping[str, Any]) -> str:
     if result["tasks"] != result["release_tasks"]:
         scope += f" (a selection: the release has {result['release_tasks']} tasks)"
     return (
-        f"{result['model']} on {result['release']} {result['release_version']}, {result['image']}:"
+        f"{result['model']} on {_release(result)}, {result['image']}:"
         f" {HEADLINE}, in percent"
         f"\n{scope}; recall = share of a query's gold units in the top k, all_gold = every one of them is there"
     )
+
+
+def _release(document: Mapping[str, Any]) -> str:
+    return f"{document['release']} {document['release_version'] or ''}".strip()
 
 
 def _main_table(result: Mapping[str, Any]) -> str:
@@ -199,8 +203,7 @@ def state(document: Mapping[str, Any]) -> str:
     counts = document["counts"]
     lines = [
         f"workspace     {document['workspace']}",
-        f"release       {document['release']} {document['release_version']}: {counts['tasks']} tasks,"
-        f" {counts['queries']} queries",
+        f"release       {_release(document)}: {counts['tasks']} tasks, {counts['queries']} queries",
         f"selection     {counts['selected_tasks']} tasks, {counts['selected_queries']} queries",
     ]
     for image, held in document["images"].items():

@@ -8,10 +8,9 @@ from pathlib import Path
 
 import click
 import pytest
+from conftest import Ended
 
 from quarry_harness.cli import cli
-
-from conftest import Ended
 
 Quarry = Callable[..., Ended]
 
@@ -90,7 +89,7 @@ def folder(tmp_path: Path) -> Path:
     )
     (root / "b.go").write_text("package b\n\nfunc F() {\n}\n")
     (root / "notes.md").write_text("# def no(): pass\n")
-    (root / "c.py").write_bytes(b"x = 1  \0\0 # not text")
+    (root / "c.py").write_bytes(bytes(range(1, 32)) * 10)
     (root / ".git").mkdir()
     (root / ".git" / "x.py").write_text("def hidden(): pass\n")
     (root / "link.py").symlink_to(root / "sub" / "a.py")
@@ -101,12 +100,22 @@ def test_chunks_of_a_folder_are_json_lines_with_relative_paths(quarry: Quarry, f
     done = quarry("chunks", folder)
     assert [json.loads(line) for line in done.out.splitlines()] == [
         {
-            **{"path": "b.go", "language": "go", "name": "F", "kind": "function", "container": ""},
-            **{"start_line": 3, "end_line": 4},
+            "path": "b.go",
+            "language": "go",
+            "name": "F",
+            "kind": "function",
+            "container": "",
+            "start_line": 3,
+            "end_line": 4,
         },
         {
-            **{"path": "sub/a.py", "language": "python", "name": "m", "kind": "method", "container": "A"},
-            **{"start_line": 4, "end_line": 5},
+            "path": "sub/a.py",
+            "language": "python",
+            "name": "m",
+            "kind": "method",
+            "container": "A",
+            "start_line": 4,
+            "end_line": 5,
         },
     ]
     assert done.err == "c.py: skipped: binary\n"

@@ -106,6 +106,13 @@ def test_all_pins_come_in_two_requests_and_two_for_large_sources(
     assert list(repo.rglob("*.promisor")) == []
 
 
+def test_repository_whose_only_large_source_is_too_large(server: SmartServer, tmp_path: Path) -> None:
+    [revision] = make_repository(tmp_path / "host" / "c" / "d.git", [{"huge.py": noise(2, 200_000)}])
+    report = fetch_pins("c__d", [revision], tmp_path / "c__d.git", server.template, is_python, policy=QUICK)
+    assert (statuses(report), len(report.left_out)) == (["fetched"], 1)
+    assert content(tmp_path / "c__d.git", revision) == {"huge.py": -1}
+
+
 def test_where_no_source_is_large_two_requests_do(server: SmartServer, pins: list[str], tmp_path: Path) -> None:
     report = fetch_pins("a__b", pins, tmp_path / "a__b.git", server.template, lambda path: path.startswith("src/"))
     assert statuses(report) == ["fetched"] * 6

@@ -8,11 +8,10 @@ from pathlib import Path
 import ir_measures
 import pyarrow.parquet as pq
 import pytest
+from conftest import Ended
 from ir_measures import R
 
 from quarry_harness.demo import build_mirror, release_folder
-
-from conftest import Ended
 
 Quarry = Callable[..., Ended]
 

@@ -163,7 +163,7 @@ def _swallowed(node: Node, scope: Scope, source: bytes) -> Iterable[Step]:
 
 
 _INSIDE_A_HEAD = frozenset({"parameter_list", "function_declarator", "pointer_declarator", "reference_declarator"})
-_SECOND_LOOKS = (SecondLook(re.compile(rb"^[A-Za-z_][\w \t*&:<>,]*\(", re.M), _swallowed),)
+_SECOND_LOOKS = (SecondLook(re.compile(rb"\n[A-Za-z_][\w \t*&:<>,]*\("), _swallowed),)
 
 
 def _class(node: Node, scope: Scope, source: bytes) -> Iterable[Step]:

@@ -159,13 +159,8 @@ _INNER_FUNCTIONS = frozenset(
     }
 )
 _SECOND_LOOKS = (
-    SecondLook(re.compile(rb"\breturn\s*\{"), _returned, not_inside=_INNER_FUNCTIONS),
-    SecondLook(
-        re.compile(
-            rb"(?:\.\s*prototype|\b(?:%s))(?:\s*\.\s*[\w$]+)+\s*=(?![=>])" % "|".join(sorted(_GLOBALS)).encode()
-        ),
-        _assigned,
-    ),
+    SecondLook(re.compile(rb"return\s*\{"), _returned, not_inside=_INNER_FUNCTIONS),
+    SecondLook(re.compile(rb"=(?=\s*(?:async\b\s*)?(?:function\b|\(|[\w$]+\s*=>))"), _assigned),
 )
 _FUNCTIONS = {"function_declaration": "function", "generator_function_declaration": "generator"}
 _WRAPPERS = frozenset(

@@ -28,6 +28,13 @@ def _local_type(node: Node, scope: Scope, source: bytes) -> Iterable[Step]:
         yield from (Enter(child, scope) for child in node.named_children[-1:] if child.type == "class_body")
 
 
+# `new T(..) {..}`: what follows, strings skipped, reaches a brace or something harder to read before a semicolon.
+_NEW = re.compile(
+    rb"""new\b(?=(?>[^;{}"'/]|"(?:[^"\\\n]|\\.)*+"|'(?:[^'\\\n]|\\.)*+'){0,120}+[^;}])""",
+)
+# One pattern a word, each with a literal beginning, is several times as fast as one for all.
+_LOCAL = [re.compile(word + rb"(?=\s+\w)") for word in (b"class", b"interface", b"enum", b"record")]
+
 RULES = Rules(
     language="java",
     grammars={"java": "java"},
@@ -52,5 +59,5 @@ RULES = Rules(
         }
     ),
     searched=frozenset({"field_declaration", "constant_declaration", "static_initializer", "block", "argument_list"}),
-    second_looks=(SecondLook(re.compile(rb"\b(?:new|class|interface|enum|record)\b"), _local_type),),
+    second_looks=tuple(SecondLook(pattern, _local_type) for pattern in (_NEW, *_LOCAL)),
 )

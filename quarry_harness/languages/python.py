@@ -60,5 +60,5 @@ RULES = Rules(
         }
     ),
     hooks={"decorated_definition": _decorated},
-    second_looks=(SecondLook(re.compile(rb"^[ \t]+class\b", re.M), _local_class),),
+    second_looks=(SecondLook(re.compile(rb"\n[ \t]+class\b"), _local_class),),
 )

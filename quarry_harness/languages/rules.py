@@ -103,7 +103,8 @@ _SEPARATORS = re.compile(r"\s*(?:::|\\|\.)\s*")
 
 def dotted(node: Node | None, source: bytes) -> str:
     """A qualified name with dots, whatever its language separates with."""
-    return _SEPARATORS.sub(".", text(node, source).strip()).strip(".")
+    name = text(node, source)
+    return name if name.isidentifier() else _SEPARATORS.sub(".", name.strip()).strip(".")
 
 
 def name_of(node: Node, source: bytes) -> str:
@@ -111,11 +112,12 @@ def name_of(node: Node, source: bytes) -> str:
     return dotted(node.child_by_field_name("name"), source)
 
 
-def children(node: Node) -> Iterator[Node]:
-    """The node's children, one at a time: a node can have millions, and a list of them is large."""
-    if node.child_count < 10_000:
-        yield from node.children
-        return
+def children(node: Node) -> Iterable[Node]:
+    """The node's children; one at a time where there are many, since a list of millions is large."""
+    return node.children if node.child_count < 10_000 else _many_children(node)
+
+
+def _many_children(node: Node) -> Iterator[Node]:
     cursor = node.walk()
     more = cursor.goto_first_child()
     while more:

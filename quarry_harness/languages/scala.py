@@ -42,6 +42,6 @@ RULES = Rules(
     clauses_stack=True,
     wrappers=frozenset({"ERROR", "template_body", "with_template_body", "enum_body", "extension_definition"}),
     searched=frozenset({"val_definition", "var_definition", "call_expression", "instance_expression"}),
-    second_looks=(SecondLook(re.compile(rb"\bnew\b"), _anonymous_class),),
+    second_looks=(SecondLook(re.compile(rb"new\b"), _anonymous_class),),
     hooks={"function_definition": _definition, "function_declaration": _definition, "given_definition": _given},
 )

@@ -23,6 +23,7 @@ from quarry_harness.stages.workspace import (
     HAVE,
     chunk_rules,
     digest,
+    release_name,
     require_chunked,
     resolution_state,
     runs_folder,
@@ -245,7 +246,7 @@ def _result(store: Store, outcome: Outcome, image: str, revisions: Sequence[Revi
     rows = [outcome.rows[ordinal] for ordinal in sorted(outcome.rows)]
     counts = store.counts()
     return {
-        "release": store.meta("release_ref"),
+        "release": release_name(store.meta("release_ref") or ""),
         "release_version": store.meta("release_version"),
         "image": image,
         "queries": sum(bool(query.unit_ranks) for query in queries),

@@ -15,10 +15,10 @@ from typing import Any
 from quarry_harness.errors import UsageError
 from quarry_harness.fetching import FetchPolicy, FetchReport, fetch_pins
 from quarry_harness.git import has_revision, require_git
-from quarry_harness.hub import locate_release
+from quarry_harness.hub import hub_source, locate_release
 from quarry_harness.languages import dialect_of_path
 from quarry_harness.release import corpus_revision, read_release, select_tasks
-from quarry_harness.stages.workspace import HAVE, repository_folder
+from quarry_harness.stages.workspace import HAVE, release_name, repository_folder
 from quarry_harness.store import FILE_NAME, Store
 from quarry_harness.types import Progress, Release
 
@@ -70,7 +70,7 @@ def fetch(
     pins, without = _pins(chosen, revisions, image)
     started = time.monotonic()
     result: dict[str, Any] = {
-        "release": release.ref,
+        "release": release_name(release.ref),
         "image": image,
         "tasks": len(chosen.tasks),
         "queries": len(chosen.queries),
@@ -109,7 +109,16 @@ def _release(workspace: Path, ref: str | None) -> tuple[Release, Selection]:
             raise UsageError(f"{workspace}: the workspace holds no release yet.", "Add --release REF.")
         repos, languages, tasks = (tuple(filters.get(name, ())) for name in ("repos", "languages", "tasks"))
         kept = Selection(repos, languages, tasks, filters.get("limit"))
-    return read_release(locate_release(ref, None), ref), kept
+    folder = locate_release(ref, None)
+    return read_release(folder, _lasting(ref, folder)), kept
+
+
+def _lasting(ref: str, folder: Path) -> str:
+    """The reference that will mean the same tomorrow and from another folder: the whole path, the hub's commit."""
+    dataset, commit = hub_source(folder)
+    if dataset:
+        return f"hf://{dataset}@{commit}"
+    return ref if ref == "demo" else str(folder.resolve())
 
 
 def _corpus_revisions(release: Release) -> dict[tuple[str, str], str]:
@@ -200,9 +209,7 @@ def _fetch_all(
 
 def _kept(report: FetchReport) -> list[tuple[str, str, str, str]]:
     """What the workspace remembers of a fetch: a revision is there, however often it took to bring it."""
-    return [
-        (report.repo, o.revision, "fetched" if o.status in HAVE else o.status, o.reason) for o in report.outcomes
-    ]
+    return [(report.repo, o.revision, "fetched" if o.status in HAVE else o.status, o.reason) for o in report.outcomes]
 
 
 def _summary(reports: Sequence[FetchReport]) -> dict[str, Any]:

@@ -29,6 +29,11 @@ def runs_folder(workspace: Path) -> Path:
     return workspace / "runs"
 
 
+def release_name(ref: str) -> str:
+    """Returns what a release is called in results: the reference, or a folder's name without this machine's path."""
+    return Path(ref).name if Path(ref).is_absolute() else ref
+
+
 def chunk_rules() -> dict[str, str]:
     """Returns dialect -> fingerprint of everything that could change its chunks."""
     return {dialect: fingerprint(dialect) for dialect in sorted(LANGUAGE_OF_DIALECT)}
