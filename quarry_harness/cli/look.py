@@ -1,0 +1,78 @@
+"""The commands that look and change nothing: verify, status, chunks."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import click
+
+from quarry_harness.cli.options import (
+    OK,
+    UNREADABLE,
+    WRONG_DATA,
+    json_option,
+    print_result,
+    profile_option,
+    workspace_option,
+)
+
+
+@click.command()
+@click.option("--release", "ref", metavar="REF", help="A folder, hf://owner/name[@revision], or demo.")
+@workspace_option
+@json_option
+def verify(workspace: Path, as_json: bool, ref: str | None) -> int:
+    """Check a release and the workspace against what is recorded of them.
+
+    The release's files are compared with the checksums and row counts known of release 1.0 and with the release's own
+    RELEASE_MANIFEST.json; the workspace's database, repositories and runs with what the workspace recorded. What
+    cannot be checked is said, never passed over.
+    """
+    from quarry_harness import report
+    from quarry_harness.stages.check import verify as verify_stage
+
+    checks = verify_stage(workspace, ref)
+    wrong = any(check.ok is False for check in checks)
+    rows = [{"name": check.name, "ok": check.ok, "detail": check.detail} for check in checks]
+    print_result({"ok": not wrong, "checks": rows}, as_json, lambda: report.checks(checks))
+    return WRONG_DATA if wrong else OK
+
+
+@click.command()
+@workspace_option
+@json_option
+def status(workspace: Path, as_json: bool) -> int:
+    """Show what the workspace holds, stage by stage, and what is missing."""
+    from quarry_harness import report
+    from quarry_harness.stages.check import status as status_stage
+
+    document = status_stage(workspace)
+    print_result(document, as_json, lambda: report.state(document))
+    return OK
+
+
+@click.command()
+@click.argument("paths", nargs=-1, required=True, type=click.Path(path_type=Path))
+@profile_option
+def chunks(paths: tuple[Path, ...], profile: str) -> int:
+    """Print the chunks of files or folders as JSON lines, without a workspace.
+
+    A folder's paths are relative to it. Files that have no chunks to give, and why, are named on standard error.
+    """
+    from quarry_harness.stages.look import chunks_of
+
+    code = OK
+    for path in paths:
+        try:
+            for row in chunks_of(path, profile):
+                if "skipped" in row:
+                    click.echo(f"{row['path']}: skipped: {row['skipped']}", err=True)
+                else:
+                    click.echo(json.dumps(row, ensure_ascii=False))
+        except BrokenPipeError:
+            raise
+        except OSError as error:
+            click.echo(f"{path}: {error.strerror}", err=True)
+            code = UNREADABLE
+    return code

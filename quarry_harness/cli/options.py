@@ -1,0 +1,125 @@
+"""What several commands share: their options, their exit codes, and how a result is printed."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from quarry_harness.types import IMAGES
+
+OK = 0
+WRONG_DATA = 1
+UNREADABLE = 3
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+def workspace_option(command: Command) -> Command:
+    """Adds --workspace: passes `workspace`, a Path."""
+    return click.option(
+        "--workspace",
+        "-w",
+        type=click.Path(file_okay=False, path_type=Path),
+        envvar="QUARRY_WORKSPACE",
+        default=Path("quarry-workspace"),
+        show_default="./quarry-workspace",
+        show_envvar=True,
+        help="Folder for repositories, database and runs.",
+    )(command)
+
+
+def json_option(command: Command) -> Command:
+    """Adds --json: passes `as_json`."""
+    return click.option("--json", "as_json", is_flag=True, help="Print one JSON document instead of text.")(command)
+
+
+def output_options(command: Command) -> Command:
+    """Adds --quiet and --json: passes `quiet` and `as_json`."""
+    quiet = click.option("--quiet", "-q", is_flag=True, help="No progress and no notes on standard error.")
+    return json_option(quiet(command))
+
+
+def image_option(command: Command) -> Command:
+    """Adds --image: passes `image`, one of types.IMAGES."""
+    return click.option(
+        "--image",
+        type=click.Choice(IMAGES),
+        default="preimage",
+        show_default=True,
+        help="Search the code before the task's change, or after it.",
+    )(command)
+
+
+def profile_option(command: Command) -> Command:
+    """Adds --profile: passes `profile`, a key of languages.PROFILES."""
+    return click.option(
+        "--profile",
+        type=click.Choice(["quarry", "all"]),
+        default="quarry",
+        show_default=True,
+        help="Which kinds of chunks are in the corpus: the benchmark's, or every kind that is extracted.",
+    )(command)
+
+
+def jobs_option(what: str) -> Callable[[Command], Command]:
+    """Adds --jobs: passes `jobs`; `what` says what runs side by side."""
+    return click.option(
+        "--jobs",
+        "-j",
+        type=click.IntRange(min=1, max=256),
+        default=lambda: min(8, os.cpu_count() or 1),
+        show_default="number of cores, at most 8",
+        help=what,
+    )
+
+
+def release_options(command: Command) -> Command:
+    """Adds --release, --mirror and the filters: passes `ref`, `mirror`, `repos`, `languages`, `tasks`, `limit`."""
+    for option in reversed(
+        [
+            click.option(
+                "--release",
+                "ref",
+                metavar="REF",
+                help="A folder, hf://owner/name[@revision], or demo. Without it: the workspace's release.",
+            ),
+            click.option(
+                "--mirror",
+                metavar="TEMPLATE",
+                help="Where repositories come from, with {owner} and {name}, for example"
+                " file:///srv/mirror/{owner}/{name}.git. Without it: https from GitHub.",
+            ),
+            click.option("--repo", "repos", multiple=True, metavar="OWNER/NAME", help="Only tasks of this repository."),
+            click.option("--language", "languages", multiple=True, metavar="L", help="Only tasks of this language."),
+            click.option("--task", "tasks", multiple=True, metavar="ID", help="Only this task."),
+            click.option("--limit", type=click.IntRange(min=1), metavar="N", help="Only the first N of these tasks."),
+        ]
+    ):
+        command = option(command)
+    return command
+
+
+def model_options(command: Command) -> Command:
+    """Adds --model and --depth: passes `model` and `depth`."""
+    command = click.option(
+        "--depth",
+        type=click.IntRange(min=50),
+        default=100,
+        show_default=True,
+        help="Results kept for each query; recall@50 needs 50.",
+    )(command)
+    return click.option("--model", default="bm25", show_default=True, metavar="NAME", help="The retriever.")(command)
+
+
+def print_result(document: Any, as_json: bool, text: Callable[[], str]) -> None:
+    """Prints a command's result on standard output: its document as JSON, or its text."""
+    if as_json:
+        from quarry_harness.runs import json_text
+
+        click.echo(json_text(document), nl=False)
+    else:
+        click.echo(text())

@@ -1,0 +1,164 @@
+"""The commands that do the work, one a stage, and `run` for all of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from quarry_harness.cli.options import (
+    OK,
+    WRONG_DATA,
+    image_option,
+    jobs_option,
+    model_options,
+    output_options,
+    print_result,
+    profile_option,
+    release_options,
+    workspace_option,
+)
+
+
+@click.command()
+@release_options
+@image_option
+@model_options
+@profile_option
+@jobs_option("Repositories fetched and processes parsing side by side.")
+@workspace_option
+@output_options
+def run(
+    workspace: Path, as_json: bool, quiet: bool, ref: str | None, mirror: str | None, image: str, model: str,
+    profile: str, depth: int, jobs: int, **filters: Any,
+) -> int:  # fmt: skip
+    """Do all stages: fetch, chunk, canonicalize, eval.
+
+    Each stage does only what is not done yet, so the same command continues after an interruption.
+    """
+    from quarry_harness import report
+    from quarry_harness.console import Console
+    from quarry_harness.stages.pipeline import run as run_all
+
+    texts = {
+        "fetch": report.fetched,
+        "chunk": report.chunked,
+        "canonicalize": report.canonicalized,
+        "eval": report.evaluated,
+    }
+    with Console(quiet=quiet) as console:
+        documents = run_all(
+            workspace, ref, _selection(filters), image, mirror, jobs, model, profile, depth, console.progress,
+            lambda stage, document: console.say(texts[stage](document)),
+        )  # fmt: skip
+    print_result(documents, as_json, lambda: report.evaluation(documents["eval"]))
+    return WRONG_DATA if documents["fetch"]["missing"] or documents["canonicalize"]["unresolved"] else OK
+
+
+@click.command()
+@release_options
+@image_option
+@click.option("--dry-run", is_flag=True, help="Count what would be fetched; change nothing.")
+@jobs_option("Repositories fetched side by side.")
+@workspace_option
+@output_options
+def fetch(
+    workspace: Path, as_json: bool, quiet: bool, ref: str | None, mirror: str | None, image: str, dry_run: bool,
+    jobs: int, **filters: Any,
+) -> int:  # fmt: skip
+    """Import a release and fetch the revisions it pins.
+
+    The filters choose the tasks that the workspace works on from now on; without any, all of them.
+    """
+    from quarry_harness import report
+    from quarry_harness.console import Console
+    from quarry_harness.stages.fetch import fetch as fetch_stage
+    from quarry_harness.stages.pipeline import refuse_incomplete
+
+    with Console(quiet=quiet) as console:
+        document = fetch_stage(
+            workspace, ref, _selection(filters), image, mirror, jobs, console.progress, dry_run=dry_run
+        )
+    print_result(document, as_json, lambda: report.fetched(document))
+    if dry_run:
+        return OK
+    refuse_incomplete(document)
+    return WRONG_DATA if document["missing"] else OK
+
+
+@click.command()
+@image_option
+@jobs_option("Processes that parse side by side.")
+@workspace_option
+@output_options
+def chunk(workspace: Path, as_json: bool, quiet: bool, image: str, jobs: int) -> int:
+    """Cut the fetched revisions into function chunks.
+
+    A file that occurs in many revisions is parsed once.
+    """
+    from quarry_harness import report
+    from quarry_harness.console import Console
+    from quarry_harness.stages.chunk import chunk as chunk_stage
+
+    with Console(quiet=quiet) as console:
+        document = chunk_stage(workspace, image, jobs, console.progress)
+    print_result(document, as_json, lambda: report.chunked(document))
+    return WRONG_DATA if document["missing"] else OK
+
+
+@click.command()
+@image_option
+@profile_option
+@workspace_option
+@output_options
+def canonicalize(workspace: Path, as_json: bool, quiet: bool, image: str, profile: str) -> int:
+    """Resolve the gold units to chunks, or say why not.
+
+    \b
+    Tiers, tried in order:
+      exact    path, name and lines agree
+      overlap  path and name agree; the largest overlap of lines
+      lines    path and lines agree, the name differs
+      fqmn     type and name at the end of the qualified name agree
+    Equal candidates resolve to none.
+    """
+    from quarry_harness import report
+    from quarry_harness.console import Console
+    from quarry_harness.stages.canonicalize import canonicalize as canonicalize_stage
+    from quarry_harness.stages.canonicalize import check_lines
+
+    with Console(quiet=quiet) as console:
+        document = canonicalize_stage(workspace, image, profile, console.progress)
+    print_result(document, as_json, lambda: report.canonicalized(document))
+    check_lines(workspace, image, profile)
+    return WRONG_DATA if document["unresolved"] else OK
+
+
+@click.command("eval")
+@model_options
+@image_option
+@profile_option
+@workspace_option
+@output_options
+def evaluate(workspace: Path, as_json: bool, quiet: bool, image: str, model: str, profile: str, depth: int) -> int:
+    """Rank every query's corpus with a model and measure recall.
+
+    The run is kept in the workspace under runs/: the ranking as a TREC run, one row a query as Parquet, and
+    result.json with everything needed to repeat it.
+    """
+    from quarry_harness import report
+    from quarry_harness.console import Console
+    from quarry_harness.stages.evaluate import evaluate as evaluate_stage
+
+    with Console(quiet=quiet) as console:
+        document = evaluate_stage(workspace, model, image, profile, depth, console.progress)
+        console.say(report.evaluated(document))
+    print_result(document, as_json, lambda: report.evaluation(document))
+    return WRONG_DATA if document["unresolved_units"] else OK
+
+
+def _selection(filters: dict[str, Any]) -> Any:
+    from quarry_harness.stages.fetch import Selection
+
+    return Selection(**filters)
