@@ -13,9 +13,9 @@ import sys
 import time
 from bisect import bisect_left
 from collections.abc import Iterable
-from functools import lru_cache
+from functools import cache
 from importlib.metadata import version
-from operator import attrgetter
+from operator import attrgetter, itemgetter
 from typing import cast
 
 from tree_sitter import Language, Node, Parser, Tree
@@ -23,8 +23,18 @@ from tree_sitter_language_pack import SupportedLanguage, get_language
 
 from quarry_harness import languages
 from quarry_harness.languages import RULES_OF_DIALECT
-from quarry_harness.languages.rules import Enter, Function, Hook, Look, Rules, Scope, SecondLook, Step
-from quarry_harness.languages.rules import children, dotted, name_of, text
+from quarry_harness.languages.rules import (
+    Enter,
+    Hook,
+    Look,
+    Rules,
+    Scope,
+    Step,
+    children,
+    dotted,
+    name_of,
+    text,
+)
 from quarry_harness.types import Chunk, ParsedBlob
 
 MAX_BLOB_BYTES = 8 * 1024 * 1024
@@ -34,6 +44,9 @@ MAX_BLOB_BYTES = 8 * 1024 * 1024
 PARSE_STEPS = 500_000
 # And after this many seconds, whatever it did: the one limit that depends on the machine.
 PARSE_LIMIT_S = 60.0
+
+# The parser's reports cost 2% to 4% of a parse, more in Scala; a blob as small as this cannot take long without them.
+SMALL_BLOB_BYTES = 16 * 1024
 
 _LARGE_BODY_NODES = 5_000
 
@@ -76,7 +89,7 @@ def source_text(data: bytes, chunk: Chunk) -> str:
     return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
-@lru_cache(maxsize=None)
+@cache
 def fingerprint(dialect: str) -> str:
     """Returns a hash of all that decides this dialect's chunks: grammar, parser, the description and the rules here.
 
@@ -122,13 +135,16 @@ def _looks_like_utf16(head: bytes, zeros: int) -> bool:
     return zeros > len(head) // 4 and max(head[::2].count(0), head[1::2].count(0)) > zeros * 9 // 10
 
 
-@lru_cache(maxsize=None)
+@cache
 def _language(dialect: str) -> Language:
     return get_language(cast(SupportedLanguage, RULES_OF_DIALECT[dialect].grammars[dialect]))
 
 
 def _parse(data: bytes, dialect: str) -> Tree:
     """A tree, or TimeoutError."""
+    parser = Parser(_language(dialect))
+    if len(data) <= SMALL_BLOB_BYTES:
+        return parser.parse(data)
     steps = 0
     deadline = time.monotonic() + PARSE_LIMIT_S
 
@@ -138,7 +154,6 @@ def _parse(data: bytes, dialect: str) -> Tree:
         return steps > PARSE_STEPS or (steps % 64 == 0 and time.monotonic() > deadline)
 
     view = memoryview(data)
-    parser = Parser(_language(dialect))
     try:
         return parser.parse(lambda offset, _point: view[offset:] if offset else data, progress_callback=give_up)
     except ValueError as error:  # all the binding says of a parse that was stopped
@@ -151,18 +166,17 @@ def _count_errors(root: Node) -> int:
         return 0
     count = 0
     cursor = root.walk()
-    while True:
-        node = cursor.node
-        assert node is not None
+    while (node := cursor.node) is not None:
         count += node.is_error or node.is_missing
         if node.has_error and cursor.goto_first_child():
             continue
         while not cursor.goto_next_sibling():
             if not cursor.goto_parent():
                 return count
+    return count
 
 
-def _enter(node: Node, scope: Scope, source: bytes) -> Iterable[Step]:
+def _enter(node: Node, scope: Scope, _source: bytes) -> Iterable[Step]:
     return (Enter(node, scope),)
 
 
@@ -170,7 +184,7 @@ def _name(node: Node, source: bytes) -> str:
     return text(node.child_by_field_name("name"), source)
 
 
-def _search(node: Node, scope: Scope, source: bytes) -> Iterable[Step]:
+def _search(node: Node, scope: Scope, _source: bytes) -> Iterable[Step]:
     return (Look(node, scope),)
 
 
@@ -182,7 +196,7 @@ def _enter_namespace(node: Node, scope: Scope, source: bytes) -> Iterable[Step]:
     return (Enter(node, scope.inside_namespace(name_of(node, source))),)
 
 
-@lru_cache(maxsize=None)
+@cache
 def _actions(dialect: str) -> dict[str, str | Hook]:
     """The whole description as one table: node type -> the kind of function it is, or what to do with such a node."""
     rules = RULES_OF_DIALECT[dialect]
@@ -203,10 +217,15 @@ class _Walk:
         self.found: list[Chunk] = []
         self.pending: list[Enter | Look] = [Enter(root, Scope())]
         # Where second looks may find something, by the last byte of their matches, in order.
-        looks = self.rules.second_looks
-        places = sorted((m.end() - 1, at) for at, look in enumerate(looks) for m in look.pattern.finditer(source))
+        places = [
+            (match.end() - 1, look)
+            for look in self.rules.second_looks
+            if look.word in source
+            for match in look.pattern.finditer(source)
+        ]
+        places.sort(key=itemgetter(0))
         self.places = [place for place, _ in places]
-        self.looks = [looks[at] for _, at in places]
+        self.looks = [look for _, look in places]
 
     def run(self) -> list[Chunk]:
         while self.pending:
@@ -219,7 +238,7 @@ class _Walk:
 
     def _through(self, parent: Node, outer: Scope) -> None:
         scope, source = outer, self.source
-        actions, clauses = self.actions, self.rules.clauses
+        actions, clauses, naming = self.actions, self.rules.clauses, self.rules.name or _name
         for node in children(parent):
             kind = node.type
             action = actions.get(kind)
@@ -227,8 +246,7 @@ class _Walk:
                 continue
             if isinstance(action, str):
                 kind = "method" if action == "function" and scope.container else action
-                name = self.rules.name(node, source) if self.rules.name else _name(node, source)
-                self._add(Function(node, kind, name, scope, node.child_by_field_name("body")))
+                self._add(node, kind, naming(node, source), scope, node.child_by_field_name("body"))
             elif kind in clauses and node.child_by_field_name("body") is None:
                 clause = self._clause_name(node)
                 scope = (scope if self.rules.clauses_stack else outer).inside_namespace(clause)
@@ -242,21 +260,35 @@ class _Walk:
         elif isinstance(step, Look):
             self._note(step.node, step.scope)
         else:
-            self._add(step)
+            self._add(*step)
 
-    def _add(self, function: Function) -> None:
-        if function.name and function.name not in self.rules.drop_names:
-            self.found.append(self._chunk(function))
-            if function.body is not None:
-                self._note(function.body, function.scope)
+    def _add(
+        self, node: Node, kind: str, name: str, scope: Scope, body: Node | None, before: Node | None = None
+    ) -> None:
+        if not name or name in self.rules.drop_names:
+            return
+        last = node if before is None else (before.prev_sibling or node)
+        self.found.append(
+            Chunk(
+                self.rules.language,
+                kind,
+                name,
+                scope.container,
+                f"{scope.chain}.{name}" if scope.chain else name,
+                node.start_point.row + 1,
+                last.end_point.row + 1,
+                node.start_byte,
+                last.end_byte,
+            )
+        )
+        if body is not None and self.places:
+            self._note(body, scope)
 
     def _note(self, node: Node, scope: Scope) -> None:
         """Remembers a node for a second look, if there is a place to look at in it."""
-        places = self.places
-        if places:
-            at = bisect_left(places, node.start_byte)
-            if at < len(places) and places[at] < node.end_byte:
-                self.pending.append(Look(node, scope))
+        at = bisect_left(self.places, node.start_byte)
+        if at < len(self.places) and self.places[at] < node.end_byte:
+            self.pending.append(Look(node, scope))
 
     def _look_inside(self, node: Node, scope: Scope) -> None:
         places, end = self.places, node.end_byte
@@ -277,22 +309,6 @@ class _Walk:
     def _clause_name(self, node: Node) -> str:
         named = node.child_by_field_name("name")
         return dotted(named if named is not None else node.named_child(node.named_child_count - 1), self.source)
-
-    def _chunk(self, step: Function) -> Chunk:
-        node = step.node
-        last = node if step.end is None else (step.end.prev_sibling or node)
-        scope, name = step.scope, step.name
-        return Chunk(
-            self.rules.language,
-            step.kind,
-            name,
-            scope.container,
-            f"{scope.chain}.{name}" if scope.chain else name,
-            node.start_point.row + 1,
-            last.end_point.row + 1,
-            node.start_byte,
-            last.end_byte,
-        )
 
 
 class _Finder:

@@ -25,7 +25,7 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_the_wheel_holds_the_data(installed: Path) -> None:
     package = installed / "quarry_harness"
-    for name in ("schema.sql", "py.typed", "_data/RELEASE_MANIFEST.json", "_data/manifests/published.toml"):
+    for name in ("store/schema.sql", "py.typed", "_data/RELEASE_MANIFEST.json", "_data/manifests/published.toml"):
         assert (package / name).is_file(), name
     shipped = {path.relative_to(ROOT) for path in (ROOT / "quarry_harness" / "demo").rglob("*") if path.is_file()}
     shipped = {path for path in shipped if "__pycache__" not in path.parts}

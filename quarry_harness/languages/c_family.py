@@ -7,7 +7,18 @@ from collections.abc import Iterable
 
 from tree_sitter import Node
 
-from quarry_harness.languages.rules import Enter, Function, Rules, Scope, SecondLook, Step, children, dotted, join, name_of, text
+from quarry_harness.languages.rules import (
+    Enter,
+    Function,
+    Rules,
+    Scope,
+    SecondLook,
+    Step,
+    children,
+    dotted,
+    join,
+    text,
+)
 
 _CLASSES = frozenset({"class_specifier", "struct_specifier", "union_specifier"})
 _THROUGH = frozenset({"parenthesized_declarator", "attributed_declarator", "init_declarator"})
@@ -39,7 +50,7 @@ def _function_name(declarator: Node | None) -> Node | None:
 
 
 def _unnamed_inner(node: Node) -> Node | None:
-    """What a declarator is around, where the grammar has no field for it: in parentheses, behind `&` or an attribute."""
+    """What a declarator is around, where the grammar has no field for it: in parentheses, behind `&`."""
     if node.type not in _THROUGH and node.type != "reference_declarator":
         return None
     inner = (
@@ -103,7 +114,7 @@ def _definition(node: Node, scope: Scope, source: bytes) -> Iterable[Step]:
     kind = node.child_by_field_name("type")
     if kind is not None and kind.type in _CLASSES:
         yield from _class(kind, scope, source)
-    named = _constructor_behind_macro(node, declarator) or _function_name(declarator)
+    named = _constructor_behind_macro(declarator) or _function_name(declarator)
     if named is not None:
         yield from _declared(node, named, scope, source)
         yield from _wreckage(declarator, scope)
@@ -119,7 +130,7 @@ def _definition(node: Node, scope: Scope, source: bytes) -> Iterable[Step]:
         yield Enter(body, scope.inside_namespace(name))
 
 
-def _constructor_behind_macro(node: Node, declarator: Node | None) -> Node | None:
+def _constructor_behind_macro(declarator: Node | None) -> Node | None:
     """The name in `MACRO Foo(int a) : a_(a) {..}`, which has become an error before the declarator `a_(a)`."""
     before = None if declarator is None else declarator.prev_sibling
     if before is None or before.type != "ERROR" or before.child_count == 0:
@@ -211,13 +222,10 @@ C = Rules(
 CPP = Rules(
     language="cpp",
     grammars={"cpp": "cpp"},
-    extensions={
-        ext: "cpp"
-        for ext in (
-            *("cc", "cpp", "cxx", "c++", "cppm", "ixx"),
-            *("hh", "hpp", "hxx", "h++", "inl", "ipp", "tpp", "tcc", "txx"),
-        )
-    },
+    extensions=dict.fromkeys(
+        (*("cc", "cpp", "cxx", "c++", "cppm", "ixx"), *("hh", "hpp", "hxx", "h++", "inl", "ipp", "tpp", "tcc", "txx")),
+        "cpp",
+    ),
     namespaces=frozenset({"namespace_definition"}),
     wrappers=_WRAPPERS | {"template_declaration", "friend_declaration", "export_declaration", "field_declaration_list"},
     hooks={

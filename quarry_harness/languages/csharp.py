@@ -9,7 +9,6 @@ from tree_sitter import Node
 
 from quarry_harness.languages.rules import Enter, Function, Rules, Scope, Step, children, name_of, text
 
-
 _PARTS_OF_A_TYPE = frozenset({"parameter_list", "type_parameter_constraints_clause", "declaration_list"})
 
 
@@ -21,7 +20,7 @@ def _type(node: Node, scope: Scope, source: bytes) -> Iterable[Step]:
     parts = [child for child in children(node) if child.type in _PARTS_OF_A_TYPE]
     if any(part.type == "parameter_list" for part in parts):
         end = next((part for part in parts if part.type != "parameter_list"), None)
-        yield Function(node, "primary_constructor", name, inner, end=end)
+        yield Function(node, "primary_constructor", name, inner, before=end)
 
 
 def _operator(node: Node, scope: Scope, source: bytes) -> Iterable[Step]:
@@ -30,7 +29,7 @@ def _operator(node: Node, scope: Scope, source: bytes) -> Iterable[Step]:
     yield Function(node, kind, f"operator {text(sign, source)}", scope)
 
 
-def _indexer(node: Node, scope: Scope, source: bytes) -> Iterable[Step]:
+def _indexer(node: Node, scope: Scope, _source: bytes) -> Iterable[Step]:
     yield Function(node, "indexer", "this", scope)
 
 

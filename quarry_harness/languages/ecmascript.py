@@ -90,7 +90,7 @@ def _object(node: Node, scope: Scope, source: bytes) -> Iterable[Step]:
 
 def _expression(node: Node, scope: Scope, source: bytes) -> Iterable[Step]:
     """An assignment; a namespace stands in a statement of its own, too; a call is searched."""
-    inner = node.named_child(0)
+    inner: Node | None = node.named_child(0)
     while inner is not None and inner.type == "assignment_expression":
         yield from _assignment(inner, scope, source)
         inner = inner.child_by_field_name("right")
@@ -140,7 +140,7 @@ def _returned(node: Node, scope: Scope, source: bytes) -> Iterable[Step]:
         yield from _object(node, scope, source)
 
 
-def _assigned(node: Node, scope: Scope, source: bytes) -> Iterable[Step]:
+def _assigned(node: Node, _scope: Scope, source: bytes) -> Iterable[Step]:
     """`X.prototype.y = ..` and `global.y = ..`, at any depth."""
     if node.type == "assignment_expression":
         owner = dotted((node.child_by_field_name("left") or node).child_by_field_name("object"), source)
@@ -188,7 +188,7 @@ _HOOKS = {
 JAVASCRIPT = Rules(
     language="javascript",
     grammars={"javascript": "javascript"},
-    extensions={ext: "javascript" for ext in ("js", "jsx", "mjs", "cjs")},
+    extensions=dict.fromkeys(("js", "jsx", "mjs", "cjs"), "javascript"),
     functions=_FUNCTIONS,
     types=frozenset({"class_declaration"}),
     wrappers=_WRAPPERS,

@@ -22,18 +22,22 @@ _TYPES = frozenset(
 
 def _local_type(node: Node, scope: Scope, source: bytes) -> Iterable[Step]:
     """The body of an anonymous class, or a type declared in a body."""
-    if node.type in _TYPES:
-        yield Enter(node, scope.inside_type(name_of(node, source)))
-    elif node.type == "object_creation_expression":
-        yield from (Enter(child, scope) for child in node.named_children[-1:] if child.type == "class_body")
+    if node.type == "object_creation_expression":
+        last = node.child(node.child_count - 1)
+        return (Enter(last, scope),) if last is not None and last.type == "class_body" else ()
+    return (Enter(node, scope.inside_type(name_of(node, source))),) if node.type in _TYPES else ()
 
 
-# `new T(..) {..}`: what follows, strings skipped, reaches a brace or something harder to read before a semicolon.
-_NEW = re.compile(
-    rb"""new\b(?=(?>[^;{}"'/]|"(?:[^"\\\n]|\\.)*+"|'(?:[^'\\\n]|\\.)*+'){0,120}+[^;}])""",
+# `new T(..) {..}`: from `new`, no semicolon and no closing brace comes before something that may be, or hide, a brace.
+_NEW = re.compile(rb"""new(?=\s[^;"'/{}]{0,120}+[^;}])""")
+_SECOND_LOOKS = (
+    SecondLook(_NEW, _local_type),
+    *(
+        # One pattern a word, each with a literal beginning, is several times as fast as one for all.
+        SecondLook(re.compile(word + rb"(?=\s+\w)"), _local_type, word)
+        for word in (b"class", b"interface", b"enum", b"record")
+    ),
 )
-# One pattern a word, each with a literal beginning, is several times as fast as one for all.
-_LOCAL = [re.compile(word + rb"(?=\s+\w)") for word in (b"class", b"interface", b"enum", b"record")]
 
 RULES = Rules(
     language="java",
@@ -59,5 +63,5 @@ RULES = Rules(
         }
     ),
     searched=frozenset({"field_declaration", "constant_declaration", "static_initializer", "block", "argument_list"}),
-    second_looks=tuple(SecondLook(pattern, _local_type) for pattern in (_NEW, *_LOCAL)),
+    second_looks=_SECOND_LOOKS,
 )

@@ -7,7 +7,7 @@ from quarry_harness.languages.rules import Rules
 RULES = Rules(
     language="php",
     grammars={"php": "php"},
-    extensions={ext: "php" for ext in ("php", "phtml", "php3", "php4", "php5", "phps", "inc")},
+    extensions=dict.fromkeys(("php", "phtml", "php3", "php4", "php5", "phps"), "php"),
     functions={"function_definition": "function", "method_declaration": "method"},
     types=frozenset({"class_declaration", "interface_declaration", "trait_declaration", "enum_declaration"}),
     clauses=frozenset({"namespace_definition"}),

@@ -33,7 +33,7 @@ class Function(NamedTuple):
     name: str
     scope: Scope
     body: Node | None = None
-    end: Node | None = None  # where the function ends before its node does: at the token before this node
+    before: Node | None = None  # where the function ends before its node does: at the token before this one
 
 
 class Enter(NamedTuple):
@@ -64,6 +64,7 @@ class SecondLook:
 
     pattern: re.Pattern[bytes]
     hook: Hook
+    word: bytes = b""  # what every match holds: a blob without it is not searched
     not_inside: frozenset[str] = frozenset()  # nodes between the body and the place that make it none
 
 

@@ -9,7 +9,6 @@ from tree_sitter import Node
 
 from quarry_harness.languages.rules import Enter, Function, Rules, Scope, SecondLook, Step, children, name_of, text
 
-
 _BODIES = frozenset({"template_body", "with_template_body"})
 
 
@@ -22,7 +21,7 @@ def _definition(node: Node, scope: Scope, source: bytes) -> Iterable[Step]:
         yield Function(node, "method" if scope.container else "function", name, scope, node.child_by_field_name("body"))
 
 
-def _anonymous_class(node: Node, scope: Scope, source: bytes) -> Iterable[Step]:
+def _anonymous_class(node: Node, scope: Scope, _source: bytes) -> Iterable[Step]:
     """The members of `new T {..}`."""
     if node.type == "instance_expression":
         yield from (Enter(child, scope) for child in children(node) if child.type in _BODIES)

@@ -6,9 +6,8 @@ import multiprocessing
 import time
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -35,7 +34,7 @@ NOT_SOURCE = "not_source"
 
 # A worker hands back what it has when the text it holds grows past this, so memory is bounded by jobs, not by blobs.
 _HAND_BACK_BYTES = 8_000_000
-_BATCH = 256
+_BATCH = 1024
 
 
 class Blob(NamedTuple):
@@ -69,7 +68,8 @@ def chunk(workspace: Path, image: str, jobs: int, progress: Progress) -> dict[st
         for done, (repo, group) in enumerate(waiting.items()):
             progress(done, len(waiting), repo)
             with store.transaction():
-                parsed += _chunk_repository(store, repository_folder(workspace, repo), group, rules, state, pool)
+                folder = repository_folder(workspace, repo)
+                parsed += _chunk_repository(store, folder, group, rules, state, pool, ahead=2 * jobs)
             progress(done + 1, len(waiting), repo)
         summary = store.chunk_summary([r.id for r in have])
     return {
@@ -88,7 +88,8 @@ def _chunk_repository(
     revisions: Sequence[RevisionRow],
     rules: dict[str, str],
     state: str,
-    pool: ProcessPoolExecutor | None,
+    pool: Executor,
+    ahead: int,
 ) -> int:
     """Lists the revisions of one repository and parses its new blobs; returns how many were parsed."""
     gold_paths = store.gold_paths(revisions[0].repo)
@@ -107,7 +108,7 @@ def _chunk_repository(
                 next_id += 1
             entries.append((path, ids[oid, dialect] if dialect else -1, skip or "source"))
         store.replace_entries(revision.id, state, entries, other)
-    for blobs, chunks in _parsed(folder, to_parse, rules, pool):
+    for blobs, chunks in _parsed(folder, to_parse, rules, pool, ahead):
         store.add_blobs(blobs, chunks)
     return len(to_parse)
 
@@ -136,29 +137,30 @@ def _sources(tree: Sequence[TreeEntry], gold_paths: set[str]) -> tuple[list[tupl
     return sorted(rows), other
 
 
-def _pool(jobs: int) -> Any:
-    """A process pool (neither parsing nor querying a tree releases the interpreter lock); none for one job."""
+def _pool(jobs: int) -> Executor:
+    """Who parses while this thread writes: a thread for one job, processes for more.
+
+    Neither parsing nor walking a tree releases the interpreter lock, so threads would share one core; writing to the
+    database does, so one parsing thread and the writing go on side by side.
+    """
     if jobs == 1:
-        return nullcontext(None)
+        return ThreadPoolExecutor(1)
     # Not fork: the parent holds DuckDB's threads, which a forked child would inherit half dead.
     return ProcessPoolExecutor(jobs, mp_context=multiprocessing.get_context("spawn"))
 
 
 def _parsed(
-    folder: Path, blobs: Sequence[Blob], rules: dict[str, str], pool: ProcessPoolExecutor | None
+    folder: Path, blobs: Sequence[Blob], rules: dict[str, str], pool: Executor, ahead: int
 ) -> Iterator[tuple[pa.Table, pa.Table]]:
-    """Yields (blob rows, chunk rows) until every blob is parsed, in the same order whatever the number of workers."""
-    if pool is None:
-        rest: Sequence[Blob] = blobs
-        while rest:
-            blob_rows, chunk_rows, rest = parse_blobs(folder, rest, rules)
-            yield blob_rows, chunk_rows
-        return
+    """Yields (blob rows, chunk rows) until every blob is parsed, in the same order whatever the number of workers.
+
+    ahead: how many batches are in hand at once.
+    """
     queue: deque[Future[tuple[pa.Table, pa.Table, Sequence[Blob]]]] = deque()
     batches = (blobs[start : start + _BATCH] for start in range(0, len(blobs), _BATCH))
     try:
         while True:
-            while len(queue) < 4 and (batch := next(batches, None)):
+            while len(queue) < ahead and (batch := next(batches, None)):
                 queue.append(pool.submit(parse_blobs, folder, batch, rules))
             if not queue:
                 return

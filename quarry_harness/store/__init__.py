@@ -1,29 +1,25 @@
 """The workspace's database: the only room that knows DuckDB and SQL.
 
 Bulk rows come in as Arrow tables and go out as Arrow tables or plain tuples. One process writes: DuckDB's own lock on
-the file keeps a second one out, and its words are turned into ours.
+the file keeps a second one out.
 """
 
 from __future__ import annotations
 
 import json
-import re
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Iterable, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from types import TracebackType
 from typing import Any, NamedTuple
 
-import duckdb
 import pyarrow as pa
 
-from quarry_harness.errors import EnvironmentProblem, InvalidInputError, UsageError
+from quarry_harness.errors import UsageError
+from quarry_harness.store.database import Database, Row
 from quarry_harness.types import GoldUnit, Release
 
-SCHEMA_VERSION = "1"
 FILE_NAME = "quarry.duckdb"
-
-Row = tuple[Any, ...]
 
 
 class RevisionRow(NamedTuple):
@@ -40,42 +36,24 @@ class RevisionRow(NamedTuple):
 class Store:
     """An open database. Use as a context manager; `path` is its file."""
 
-    def __init__(self, connection: duckdb.DuckDBPyConnection, path: Path) -> None:
-        self._db = connection
-        self.path = path
+    def __init__(self, database: Database) -> None:
+        self._db = database
+        self.path = database.path
 
     @classmethod
     def open(cls, workspace: Path, *, create: bool = False, read_only: bool = False) -> Store:
         """Opens the workspace's database.
 
-        create: make the workspace where there is none; without it a missing one is a UsageError.
-        Raises EnvironmentProblem where another process holds it, InvalidInputError where it is damaged or was made by
-        another version.
+        create: make the workspace where there is none; without it a missing one is a UsageError. Raises what
+        Database raises.
         """
         path = workspace / FILE_NAME
-        fresh = not path.exists()
-        if fresh and not create:
+        if not path.exists() and not create:
             raise UsageError(
                 f"{workspace}: there is no workspace here.",
                 "Make one with: quarry fetch --release demo (or name another folder with --workspace).",
             )
-        try:
-            workspace.mkdir(parents=True, exist_ok=True)
-            connection = duckdb.connect(str(path), read_only=read_only)
-        except (OSError, duckdb.Error) as error:
-            raise _opening_problem(path, error) from error
-        store = cls(connection, path)
-        try:
-            if not connection.execute("SELECT 1 FROM information_schema.tables LIMIT 1").fetchall():
-                store._create()
-            store._check_version()
-        except duckdb.Error as error:
-            store.close()
-            raise _opening_problem(path, error) from error
-        except BaseException:
-            store.close()
-            raise
-        return store
+        return cls(Database(path, read_only=read_only))
 
     def __enter__(self) -> Store:
         return self
@@ -87,67 +65,19 @@ class Store:
 
     def close(self) -> None:
         """Closes the database; everything committed is on the disk."""
-        self._db.close()
+        self._db.connection.close()
 
-    def _create(self) -> None:
-        with self.transaction():
-            self._db.execute((Path(__file__).parent / "schema.sql").read_text("utf-8"))
-            self.set_meta("schema_version", SCHEMA_VERSION)
-
-    def _check_version(self) -> None:
-        has_meta = self._rows("SELECT 1 FROM information_schema.tables WHERE table_name = 'meta'")
-        found = self.meta("schema_version") if has_meta else None
-        if found != SCHEMA_VERSION:
-            raise InvalidInputError(
-                f"{self.path}: the database has schema version {found}, this program needs {SCHEMA_VERSION}.",
-                _REBUILD,
-            )
-
-    @contextmanager
-    def transaction(self) -> Iterator[None]:
+    def transaction(self) -> AbstractContextManager[None]:
         """All or nothing: what happens inside is committed together at the end, or rolled back on an exception."""
-        self._db.execute("BEGIN")
-        try:
-            yield
-            self._db.execute("COMMIT")
-        except BaseException as error:
-            # Already aborted by the failure itself, it may be; the first error is the one to tell.
-            with suppress(duckdb.Error):
-                self._db.execute("ROLLBACK")
-            if isinstance(error, duckdb.Error) and "No space left" in str(error):
-                raise _disk_full(self.path) from error
-            raise
-
-    def _rows(self, sql: str, parameters: Sequence[object] = ()) -> list[Row]:
-        return self._db.execute(sql, list(parameters)).fetchall()
-
-    def _one(self, sql: str, parameters: Sequence[object] = ()) -> Any:
-        # All rows, not one: DuckDB refuses other work while a result is unfinished.
-        rows = self._rows(sql, parameters)
-        return rows[0][0] if rows else None
-
-    def _insert(self, table: str, columns: Sequence[str], rows: Sequence[Row]) -> None:
-        """Inserts plain tuples through Arrow; the tables' own types decide."""
-        if rows:
-            data = {name: [row[i] for row in rows] for i, name in enumerate(columns)}
-            self._insert_arrow(table, pa.table(data))
-
-    def _insert_arrow(self, table: str, rows: pa.Table) -> None:
-        self._db.register("incoming", rows)
-        names = ", ".join(rows.column_names)
-        self._db.execute(f"INSERT INTO {table} ({names}) SELECT {names} FROM incoming")
-        self._db.unregister("incoming")
-
-    # -- meta ---------------------------------------------------------------------------------------------------------
+        return self._db.transaction()
 
     def meta(self, key: str) -> str | None:
         """Returns the value kept under a key, None where there is none."""
-        value = self._one("SELECT value FROM meta WHERE key = ?", [key])
-        return None if value is None else str(value)
+        return self._db.meta(key)
 
     def set_meta(self, key: str, value: str) -> None:
         """Keeps a value under a key."""
-        self._db.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", [key, value])
+        self._db.set_meta(key, value)
 
     # -- release ------------------------------------------------------------------------------------------------------
 
@@ -156,25 +86,25 @@ class Store:
         ordinal = {query.query_id: i for i, query in enumerate(release.queries)}
         with self.transaction():
             for table in ("release_file", "task", "query", "gold_row", "gold_unit", "resolution"):
-                self._db.execute(f"DELETE FROM {table}")
+                self._db.connection.execute(f"DELETE FROM {table}")
             # Which files a listing keeps depends on the paths that gold names.
-            self._db.execute("UPDATE revision SET rules = ''")
-            self._db.execute("DELETE FROM meta WHERE key LIKE 'resolved:%'")
+            self._db.connection.execute("UPDATE revision SET rules = ''")
+            self._db.connection.execute("DELETE FROM meta WHERE key LIKE 'resolved:%'")
             self.set_meta("release_ref", release.ref)
             self.set_meta("release_version", release.version)
             self.set_meta("release_fingerprint", release.fingerprint)
-            self._insert("release_file", ["name", "sha256"], sorted(release.files.items()))
-            self._insert(
+            self._db.insert("release_file", ["name", "sha256"], sorted(release.files.items()))
+            self._db.insert(
                 "task",
                 ["ordinal", "repo", "task_id", "language", "selected"],
                 [(i, task.repo, task.task_id, task.language, True) for i, task in enumerate(release.tasks)],
             )
-            self._insert(
+            self._db.insert(
                 "query",
                 ["ordinal", "repo", "task_id", "query_id", "text", "revision"],
                 [(i, q.repo, q.task_id, q.query_id, q.text, q.revision) for i, q in enumerate(release.queries)],
             )
-            self._insert(
+            self._db.insert(
                 "gold_row",
                 ["image", "query", "revision", "place"],
                 [
@@ -182,7 +112,7 @@ class Store:
                     for g in release.gold
                 ],
             )
-            self._insert(
+            self._db.insert(
                 "gold_unit",
                 _UNIT_COLUMNS,
                 [
@@ -197,17 +127,19 @@ class Store:
         """Makes the tasks named (repo, task id) the workspace's selection; description says how they were chosen."""
         wanted = list(keys)
         with self.transaction():
-            self._db.register("incoming", pa.table({"repo": [r for r, _ in wanted], "task_id": [t for _, t in wanted]}))
-            self._db.execute(
+            self._db.connection.register(
+                "incoming", pa.table({"repo": [r for r, _ in wanted], "task_id": [t for _, t in wanted]})
+            )
+            self._db.connection.execute(
                 "UPDATE task SET selected = EXISTS (SELECT 1 FROM incoming i"
                 " WHERE i.repo = task.repo AND i.task_id = task.task_id)"
             )
-            self._db.unregister("incoming")
+            self._db.connection.unregister("incoming")
             self.set_meta("selection", json.dumps(description, sort_keys=True))
 
     def release_files(self) -> dict[str, str]:
         """Returns file name -> sha256 of the imported release."""
-        return dict(self._rows("SELECT name, sha256 FROM release_file ORDER BY name"))
+        return dict(self._db.rows("SELECT name, sha256 FROM release_file ORDER BY name"))
 
     def counts(self) -> dict[str, int]:
         """Returns how many rows the workspace holds of each thing a user would ask about."""
@@ -220,18 +152,18 @@ class Store:
             "chunks": "SELECT count(*) FROM chunk",
             "runs": "SELECT count(*) FROM run",
         }
-        return {name: int(self._one(sql)) for name, sql in questions.items()}
+        return {name: int(self._db.one(sql)) for name, sql in questions.items()}
 
     def selected_tasks(self) -> list[Row]:
         """Returns (repo, task id) of the selection in release order."""
-        return self._rows("SELECT repo, task_id FROM task WHERE selected ORDER BY ordinal")
+        return self._db.rows("SELECT repo, task_id FROM task WHERE selected ORDER BY ordinal")
 
     def selected_queries(self, image: str) -> list[Row]:
         """Returns (ordinal, query id, repo, task id, language, text, corpus revision) in release order.
 
         The revision is "" where the release states none for that image.
         """
-        return self._rows(
+        return self._db.rows(
             "SELECT q.ordinal, q.query_id, q.repo, q.task_id, t.language, q.text, coalesce(g.revision, '')"
             " FROM query q JOIN task t USING (repo, task_id)"
             " LEFT JOIN gold_row g ON g.query = q.ordinal AND g.image = ?"
@@ -241,7 +173,7 @@ class Store:
 
     def gold(self, image: str) -> list[tuple[int, int, str, str, str, GoldUnit]]:
         """Returns (query, ordinal, repo, corpus revision, place, unit) of the selection, in release order."""
-        rows = self._rows(
+        rows = self._db.rows(
             "SELECT u.query, u.ordinal, q.repo, g.revision, g.place, u.unit_key, u.path, u.symbol, u.fqmn,"
             " u.start_line, u.end_line, u.relevance, u.revision, u.image"
             " FROM gold_unit u JOIN gold_row g USING (image, query) JOIN query q ON q.ordinal = u.query"
@@ -252,7 +184,7 @@ class Store:
 
     def gold_paths(self, repo: str) -> set[str]:
         """Returns every path that gold names in a repository, at any revision and image."""
-        rows = self._rows(
+        rows = self._db.rows(
             "SELECT DISTINCT u.path FROM gold_unit u JOIN query q ON q.ordinal = u.query WHERE q.repo = ?", [repo]
         )
         return {path for (path,) in rows}
@@ -263,18 +195,20 @@ class Store:
         """Keeps (repo, sha, status, reason) of a fetch; a revision already known keeps its id and listing."""
         with self.transaction():
             for repo, sha, status, reason in outcomes:
-                known = self._one("SELECT id FROM revision WHERE repo = ? AND sha = ?", [repo, sha])
+                known = self._db.one("SELECT id FROM revision WHERE repo = ? AND sha = ?", [repo, sha])
                 if known is None:
-                    self._db.execute(
+                    self._db.connection.execute(
                         "INSERT INTO revision SELECT coalesce(max(id), -1) + 1, ?, ?, ?, ?, '', 0 FROM revision",
                         [repo, sha, status, reason],
                     )
                 else:
-                    self._db.execute("UPDATE revision SET status = ?, reason = ? WHERE id = ?", [status, reason, known])
+                    self._db.connection.execute(
+                        "UPDATE revision SET status = ?, reason = ? WHERE id = ?", [status, reason, known]
+                    )
 
     def revisions(self, image: str) -> list[RevisionRow]:
         """Returns the revisions that the selection needs at one image, by repo and sha; id -1 where never tried."""
-        rows = self._rows(
+        rows = self._db.rows(
             "SELECT DISTINCT coalesce(r.id, -1), q.repo, g.revision, coalesce(r.status, ''), coalesce(r.reason, ''),"
             " coalesce(r.rules, '') FROM gold_row g JOIN query q ON q.ordinal = g.query"
             " JOIN task t USING (repo, task_id)"
@@ -288,10 +222,12 @@ class Store:
 
     def replace_entries(self, revision: int, rules: str, rows: Sequence[Row], other_files: int) -> None:
         """Keeps the listing of one revision: (path, blob id or -1, status) rows, and how many other files it has."""
-        self._db.execute("DELETE FROM entry WHERE revision = ?", [revision])
+        self._db.connection.execute("DELETE FROM entry WHERE revision = ?", [revision])
         columns = ["revision", "path", "blob", "status"]
-        self._insert("entry", columns, [(revision, *row) for row in rows])
-        self._db.execute("UPDATE revision SET rules = ?, other_files = ? WHERE id = ?", [rules, other_files, revision])
+        self._db.insert("entry", columns, [(revision, *row) for row in rows])
+        self._db.connection.execute(
+            "UPDATE revision SET rules = ?, other_files = ? WHERE id = ?", [rules, other_files, revision]
+        )
 
     def known_blobs(self, pairs: Iterable[tuple[str, str]], rules: dict[str, str]) -> dict[tuple[str, str], int]:
         """Returns (oid, dialect) -> id for those pairs that are parsed under the rules given per dialect."""
@@ -301,55 +237,55 @@ class Store:
             "dialect": [dialect for _, dialect in wanted],
             "rules": [rules[dialect] for _, dialect in wanted],
         }
-        self._db.register("incoming", pa.table(columns, _PAIR_SCHEMA))
-        rows = self._rows("SELECT b.oid, b.dialect, b.id FROM blob b JOIN incoming USING (oid, dialect, rules)")
-        self._db.unregister("incoming")
+        self._db.connection.register("incoming", pa.table(columns, _PAIR_SCHEMA))
+        rows = self._db.rows("SELECT b.oid, b.dialect, b.id FROM blob b JOIN incoming USING (oid, dialect, rules)")
+        self._db.connection.unregister("incoming")
         return {(oid, dialect): number for oid, dialect, number in rows}
 
     def drop_stale_blobs(self, rules: dict[str, str]) -> int:
         """Removes blobs and chunks made under other rules than those given per dialect; returns how many blobs."""
         stale = [
             number
-            for number, dialect, made_under in self._rows("SELECT id, dialect, rules FROM blob")
+            for number, dialect, made_under in self._db.rows("SELECT id, dialect, rules FROM blob")
             if rules.get(dialect) != made_under
         ]
         if stale:
             with self.transaction():
-                self._db.register("incoming", pa.table({"id": stale}))
-                self._db.execute("DELETE FROM chunk WHERE blob IN (SELECT id FROM incoming)")
-                self._db.execute("DELETE FROM entry WHERE blob IN (SELECT id FROM incoming)")
-                self._db.execute("DELETE FROM blob WHERE id IN (SELECT id FROM incoming)")
-                self._db.execute("UPDATE revision SET rules = ''")
-                self._db.unregister("incoming")
+                self._db.connection.register("incoming", pa.table({"id": stale}))
+                self._db.connection.execute("DELETE FROM chunk WHERE blob IN (SELECT id FROM incoming)")
+                self._db.connection.execute("DELETE FROM entry WHERE blob IN (SELECT id FROM incoming)")
+                self._db.connection.execute("DELETE FROM blob WHERE id IN (SELECT id FROM incoming)")
+                self._db.connection.execute("UPDATE revision SET rules = ''")
+                self._db.connection.unregister("incoming")
         return len(stale)
 
     def next_blob_id(self) -> int:
         """Returns the first free blob id."""
-        return int(self._one("SELECT coalesce(max(id), -1) + 1 FROM blob"))
+        return int(self._db.one("SELECT coalesce(max(id), -1) + 1 FROM blob"))
 
     def add_blobs(self, blobs: pa.Table, chunks: pa.Table) -> None:
         """Adds parsed blobs with their chunks; the columns are those of the schema."""
-        self._insert_arrow("blob", blobs)
+        self._db.insert_arrow("blob", blobs)
         if chunks.num_rows:
-            self._insert_arrow("chunk", chunks)
+            self._db.insert_arrow("chunk", chunks)
 
     def chunk_summary(self, revisions: Sequence[int]) -> dict[str, Any]:
         """Returns counts over the listed revisions: files, distinct blobs, chunks, bytes, skipped by reason."""
-        self._db.register("incoming", pa.table({"id": pa.array(revisions, pa.int32())}))
-        files, other = self._db.execute(
+        self._db.connection.register("incoming", pa.table({"id": pa.array(revisions, pa.int32())}))
+        files, other = self._db.connection.execute(
             "SELECT (SELECT count(*) FROM entry WHERE revision IN (SELECT id FROM incoming)),"
             " (SELECT coalesce(sum(other_files), 0) FROM revision WHERE id IN (SELECT id FROM incoming))"
         ).fetchall()[0]
-        blobs, chunks, size = self._db.execute(
+        blobs, chunks, size = self._db.connection.execute(
             "WITH used AS (SELECT DISTINCT blob FROM entry WHERE revision IN (SELECT id FROM incoming) AND blob >= 0)"
             " SELECT (SELECT count(*) FROM used), (SELECT count(*) FROM chunk WHERE blob IN (SELECT blob FROM used)),"
             " (SELECT coalesce(sum(bytes), 0) FROM blob WHERE id IN (SELECT blob FROM used))"
         ).fetchall()[0]
-        skipped = self._rows(
+        skipped = self._db.rows(
             "SELECT CASE WHEN e.blob < 0 THEN e.status ELSE b.status END AS why, count(*) FROM entry e"
             " LEFT JOIN blob b ON b.id = e.blob WHERE e.revision IN (SELECT id FROM incoming) GROUP BY why ORDER BY why"
         )
-        self._db.unregister("incoming")
+        self._db.connection.unregister("incoming")
         reasons = {why: count for why, count in skipped if why != "parsed"}
         return {
             "files": files,
@@ -362,14 +298,14 @@ class Store:
 
     def files_at(self, revision: int, paths: Iterable[str]) -> list[Row]:
         """Returns (path, "parsed" or the skip reason, lines) for those of the paths that the revision has."""
-        self._db.register("incoming", pa.table({"path": pa.array(sorted(paths), pa.string())}))
-        rows = self._rows(
+        self._db.connection.register("incoming", pa.table({"path": pa.array(sorted(paths), pa.string())}))
+        rows = self._db.rows(
             "SELECT e.path, CASE WHEN e.blob < 0 THEN e.status ELSE b.status END, coalesce(b.lines, 0)"
             " FROM entry e LEFT JOIN blob b ON b.id = e.blob"
             " WHERE e.revision = ? AND e.path IN (SELECT path FROM incoming) ORDER BY e.path",
             [revision],
         )
-        self._db.unregister("incoming")
+        self._db.connection.unregister("incoming")
         return rows
 
     def chunks_at(self, revision: int, paths: Iterable[str], symbols: Iterable[str]) -> list[Row]:
@@ -377,17 +313,17 @@ class Store:
 
         Rows are (path, blob, ordinal, language, kind, name, container, qualified name, lines, bytes).
         """
-        self._db.register("named", pa.table({"name": pa.array(sorted(symbols), pa.string())}))
-        self._db.register("placed", pa.table({"path": pa.array(sorted(paths), pa.string())}))
-        rows = self._rows(
+        self._db.connection.register("named", pa.table({"name": pa.array(sorted(symbols), pa.string())}))
+        self._db.connection.register("placed", pa.table({"path": pa.array(sorted(paths), pa.string())}))
+        rows = self._db.rows(
             "SELECT e.path, c.blob, c.ordinal, c.language, c.kind, c.name, c.container, c.qualified_name,"
             " c.start_line, c.end_line, c.start_byte, c.end_byte FROM entry e JOIN chunk c USING (blob)"
             " WHERE e.revision = ? AND"
             " (e.path IN (SELECT path FROM placed) OR c.name IN (SELECT name FROM named))" + _CORPUS_ORDER,
             [revision],
         )
-        self._db.unregister("named")
-        self._db.unregister("placed")
+        self._db.connection.unregister("named")
+        self._db.connection.unregister("placed")
         return rows
 
     def corpus(self, revision: int, kinds: Iterable[str] | None) -> pa.Table:
@@ -400,7 +336,7 @@ class Store:
         if kinds is not None:
             restriction = " AND list_contains(?, c.kind)"
             parameters.append(sorted(kinds))
-        relation = self._db.sql(
+        relation = self._db.connection.sql(
             "SELECT e.path, c.blob, c.ordinal, c.name, c.container, c.start_line, c.end_line, c.text"
             " FROM entry e JOIN chunk c USING (blob) WHERE e.revision = ?" + restriction + _CORPUS_ORDER,
             params=parameters,
@@ -412,14 +348,14 @@ class Store:
     def replace_resolutions(self, image: str, profile: str, rows: Sequence[Row], state: str) -> None:
         """Keeps the resolutions of one image and profile, and the state of the workspace they hold for."""
         with self.transaction():
-            self._db.execute("DELETE FROM resolution WHERE image = ? AND profile = ?", [image, profile])
+            self._db.connection.execute("DELETE FROM resolution WHERE image = ? AND profile = ?", [image, profile])
             columns = ["image", "profile", "query", "ordinal", "unit_key", "tier", "reason", "path", "blob", "chunk"]
-            self._insert("resolution", columns, [(image, profile, *row) for row in rows])
+            self._db.insert("resolution", columns, [(image, profile, *row) for row in rows])
             self.set_meta(f"resolved:{image}:{profile}", state)
 
     def resolutions(self, image: str, profile: str) -> list[Row]:
         """Returns (query, ordinal, unit key, tier, reason, path, blob, chunk, relevance) in release order."""
-        return self._rows(
+        return self._db.rows(
             "SELECT r.query, r.ordinal, r.unit_key, r.tier, r.reason, r.path, r.blob, r.chunk, u.relevance"
             " FROM resolution r JOIN gold_unit u USING (image, query, ordinal)"
             " WHERE r.image = ? AND r.profile = ? ORDER BY r.query, r.ordinal",
@@ -429,18 +365,20 @@ class Store:
     def record_run(self, run_id: str, model: str, image: str, identity: str, files: dict[str, tuple[str, int]]) -> None:
         """Keeps a finished run and its files: name -> (sha256, bytes)."""
         with self.transaction():
-            self._db.execute("DELETE FROM run_file WHERE run_id = ?", [run_id])
-            self._db.execute("INSERT OR REPLACE INTO run VALUES (?, ?, ?, ?)", [run_id, model, image, identity])
+            self._db.connection.execute("DELETE FROM run_file WHERE run_id = ?", [run_id])
+            self._db.connection.execute(
+                "INSERT OR REPLACE INTO run VALUES (?, ?, ?, ?)", [run_id, model, image, identity]
+            )
             rows = [(run_id, name, sha, size) for name, (sha, size) in sorted(files.items())]
-            self._insert("run_file", ["run_id", "name", "sha256", "bytes"], rows)
+            self._db.insert("run_file", ["run_id", "name", "sha256", "bytes"], rows)
 
     def runs(self) -> list[Row]:
         """Returns (run id, model, image) of every recorded run."""
-        return self._rows("SELECT run_id, model, image FROM run ORDER BY run_id")
+        return self._db.rows("SELECT run_id, model, image FROM run ORDER BY run_id")
 
     def run_files(self, run_id: str) -> dict[str, tuple[str, int]]:
         """Returns name -> (sha256, bytes) of a run's files as they were written."""
-        rows = self._rows("SELECT name, sha256, bytes FROM run_file WHERE run_id = ? ORDER BY name", [run_id])
+        rows = self._db.rows("SELECT name, sha256, bytes FROM run_file WHERE run_id = ? ORDER BY name", [run_id])
         return {name: (sha, size) for name, sha, size in rows}
 
     def integrity(self) -> list[tuple[str, int]]:
@@ -459,7 +397,7 @@ class Store:
             "resolved units without their chunk": "SELECT count(*) FROM resolution r ANTI JOIN chunk c"
             " ON c.blob = r.blob AND c.ordinal = r.chunk WHERE r.tier <> ''",
         }
-        return [(what, int(self._one(sql))) for what, sql in questions.items()]
+        return [(what, int(self._db.one(sql))) for what, sql in questions.items()]
 
 
 _UNIT_COLUMNS = (
@@ -468,30 +406,3 @@ _UNIT_COLUMNS = (
 )
 _PAIR_SCHEMA = pa.schema([("oid", pa.string()), ("dialect", pa.string()), ("rules", pa.string())])
 _CORPUS_ORDER = " ORDER BY e.path, c.start_line, c.end_line, c.name, c.ordinal"
-_REBUILD = (
-    "It is derived data: delete that file and run `quarry run` again;"
-    " the fetched repositories and the runs beside it stay."
-)
-
-
-def _opening_problem(path: Path, error: Exception) -> Exception:
-    words = str(error)
-    holder = re.search(r"\(PID (\d+)", words)
-    if "lock" in words.lower():
-        who = f"process {holder[1]}" if holder else "another process"
-        return EnvironmentProblem(
-            f"{path}: the workspace is in use by {who}.",
-            "Wait until it is done, or name another folder with --workspace.",
-        )
-    if isinstance(error, PermissionError) or "Permission denied" in words:
-        return EnvironmentProblem(f"{path}: permission denied.", "Name a folder you may write with --workspace.")
-    if "No space left" in words:
-        return _disk_full(path)
-    if isinstance(error, OSError):
-        return EnvironmentProblem(f"{path}: {error.strerror}.", "Name another folder with --workspace.")
-    first = words.splitlines()[0] if words else type(error).__name__
-    return InvalidInputError(f"{path}: not a database that this program can read ({first}).", _REBUILD)
-
-
-def _disk_full(path: Path) -> EnvironmentProblem:
-    return EnvironmentProblem(f"{path}: the disk is full.", "Free some room and run it again.")

@@ -1,0 +1,143 @@
+"""One open DuckDB file: opening, transactions, bulk rows, and DuckDB's words turned into ours."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+
+from quarry_harness.errors import EnvironmentProblem, InvalidInputError
+
+SCHEMA_VERSION = "1"
+
+Row = tuple[Any, ...]
+
+
+class Database:
+    """A database file with our schema. `connection` runs SQL; `path` is the file."""
+
+    def __init__(self, path: Path, *, read_only: bool = False) -> None:
+        """Opens the file, and makes the tables in a new one.
+
+        Raises EnvironmentProblem where another process holds it or it cannot be written, InvalidInputError where it
+        is damaged or was made by another version.
+        """
+        self.path = path
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self.connection = duckdb.connect(str(path), read_only=read_only)
+        except (OSError, duckdb.Error) as error:
+            raise _opening_problem(path, error) from error
+        try:
+            if not self.rows("SELECT 1 FROM information_schema.tables LIMIT 1"):
+                self._create()
+            self._check_version()
+        except duckdb.Error as error:
+            self.connection.close()
+            raise _opening_problem(path, error) from error
+        except BaseException:
+            self.connection.close()
+            raise
+
+    def _create(self) -> None:
+        with self.transaction():
+            self.connection.execute((Path(__file__).parent / "schema.sql").read_text("utf-8"))
+            self.set_meta("schema_version", SCHEMA_VERSION)
+
+    def _check_version(self) -> None:
+        has_meta = self.rows("SELECT 1 FROM information_schema.tables WHERE table_name = 'meta'")
+        found = self.meta("schema_version") if has_meta else None
+        if found != SCHEMA_VERSION:
+            raise InvalidInputError(
+                f"{self.path}: the database has schema version {found}, this program needs {SCHEMA_VERSION}.",
+                _REBUILD,
+            )
+
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        """All or nothing: what happens inside is committed together at the end, or rolled back on an exception."""
+        self.connection.execute("BEGIN")
+        try:
+            yield
+            self.connection.execute("COMMIT")
+        except BaseException as error:
+            # Already aborted by the failure itself, it may be; the first error is the one to tell.
+            with suppress(duckdb.Error):
+                self.connection.execute("ROLLBACK")
+            if isinstance(error, duckdb.Error) and "No space left" in str(error):
+                raise _disk_full(self.path) from error
+            raise
+
+    def rows(self, sql: str, parameters: Sequence[object] = ()) -> list[Row]:
+        """Returns every row that a query gives."""
+        return self.connection.execute(sql, list(parameters)).fetchall()
+
+    def one(self, sql: str, parameters: Sequence[object] = ()) -> Any:
+        """Returns the first value of the first row, None where there is no row."""
+        # All rows, not one: DuckDB refuses other work while a result is unfinished.
+        rows = self.rows(sql, parameters)
+        return rows[0][0] if rows else None
+
+    def insert(self, table: str, columns: Sequence[str], rows: Sequence[Row]) -> None:
+        """Inserts plain tuples through Arrow; the tables' own types decide."""
+        if rows:
+            data = {name: [row[i] for row in rows] for i, name in enumerate(columns)}
+            self.insert_arrow(table, pa.table(data))
+
+    def insert_arrow(self, table: str, rows: pa.Table) -> None:
+        """Inserts the rows of an Arrow table whose columns are the table's."""
+        names = ", ".join(rows.column_names)
+        with self.incoming(rows):
+            self.connection.execute(f"INSERT INTO {table} ({names}) SELECT {names} FROM incoming")
+
+    @contextmanager
+    def incoming(self, rows: pa.Table, name: str = "incoming") -> Iterator[None]:
+        """Makes an Arrow table readable in SQL under a name, for the time of the block."""
+        self.connection.register(name, rows)
+        try:
+            yield
+        finally:
+            self.connection.unregister(name)
+
+    def meta(self, key: str) -> str | None:
+        """Returns the value kept under a key, None where there is none."""
+        value = self.one("SELECT value FROM meta WHERE key = ?", [key])
+        return None if value is None else str(value)
+
+    def set_meta(self, key: str, value: str) -> None:
+        """Keeps a value under a key."""
+        self.connection.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", [key, value])
+
+
+_REBUILD = (
+    "It is derived data: delete that file and run `quarry run` again;"
+    " the fetched repositories and the runs beside it stay."
+)
+
+
+def _opening_problem(path: Path, error: Exception) -> Exception:
+    words = str(error)
+    holder = re.search(r"\(PID (\d+)", words)
+    if "lock" in words.lower():
+        who = f"process {holder[1]}" if holder else "another process"
+        return EnvironmentProblem(
+            f"{path}: the workspace is in use by {who}.",
+            "Wait until it is done, or name another folder with --workspace.",
+        )
+    if isinstance(error, PermissionError) or "Permission denied" in words:
+        return EnvironmentProblem(f"{path}: permission denied.", "Name a folder you may write with --workspace.")
+    if "No space left" in words:
+        return _disk_full(path)
+    if isinstance(error, OSError):
+        return EnvironmentProblem(f"{path}: {error.strerror}.", "Name another folder with --workspace.")
+    first = words.splitlines()[0] if words else type(error).__name__
+    return InvalidInputError(f"{path}: not a database that this program can read ({first}).", _REBUILD)
+
+
+def _disk_full(path: Path) -> EnvironmentProblem:
+    return EnvironmentProblem(f"{path}: the disk is full.", "Free some room and run it again.")

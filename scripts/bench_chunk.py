@@ -1,0 +1,156 @@
+"""What chunking costs beside parsing alone and beside Universal Ctags: scripts/bench chunk DIR [DIR...]
+
+For each language of the folders: MB/s of parsing alone (the files in memory, one parser), of our whole chunk stage
+(one worker: read from git, parse, extract, store), and of Universal Ctags on the same files, and the ratios. Then the
+stage with two workers on everything. Repetitions are interleaved and the medians are printed, so that a noisy machine
+hits all columns alike. The stage's fixed cost (opening a database) is in its time.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import resource
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections import defaultdict
+from pathlib import Path
+from statistics import median
+
+from tree_sitter import Parser
+from tree_sitter_language_pack import get_language
+
+from quarry_harness.git import run_git
+from quarry_harness.languages import LANGUAGE_OF_DIALECT, RULES_OF_DIALECT, dialect_of_path, reads_headers_as_cpp
+from quarry_harness.stages.chunk import chunk
+from quarry_harness.stages.workspace import repository_folder
+from quarry_harness.store import Store
+from quarry_harness.types import LANGUAGES, GoldRow, Query, Release, Task
+
+CTAGS = {"csharp": "C#", "cpp": "C++", "c": "C", "javascript": "JavaScript", "typescript": "TypeScript", "php": "PHP"}
+TAG = "a" * 40
+
+
+def sources(folders: list[Path]) -> dict[str, list[tuple[str, Path, str]]]:
+    """Language -> (path, file, dialect)."""
+    found: dict[str, list[tuple[str, Path, str]]] = defaultdict(list)
+    for folder in folders:
+        files = sorted(path for path in folder.rglob("*") if path.is_file() and ".git" not in path.parts)
+        cpp_headers = reads_headers_as_cpp(str(path) for path in files)
+        for file in files:
+            dialect = dialect_of_path(str(file), cpp_headers)
+            if dialect and not file.is_symlink():
+                name = f"{folder.name}/{file.relative_to(folder).as_posix()}"
+                found[LANGUAGE_OF_DIALECT[dialect]].append((name, file, dialect))
+    return dict(found)
+
+
+def make_workspace(workspace: Path, files: list[tuple[str, Path, str]]) -> None:
+    """A workspace whose one repository has these files at one revision, ready to be chunked."""
+    repository = repository_folder(workspace, "bench__bench")
+    repository.mkdir(parents=True)
+    run_git(["init", "--bare", "--template=", "-q", str(repository)])
+    stream = [b"commit refs/heads/main\ncommitter b <b@bench.invalid> 0 +0000\ndata 0\n"]
+    for name, file, _ in files:
+        data = file.read_bytes()
+        stream.append(b"M 100644 inline %s\ndata %d\n%s\n" % (json.dumps(name).encode(), len(data), data))
+    done = run_git(["fast-import", "--quiet"], git_dir=repository, stdin=b"".join(stream))
+    if done.returncode:
+        sys.exit(done.stderr.decode("utf-8", "replace"))
+    sha = run_git(["rev-parse", "refs/heads/main"], git_dir=repository).stdout.decode().strip()
+    run_git(["repack", "-adq"], git_dir=repository)
+    task = Task("bench__bench", "t", "go")
+    query = Query("bench__bench", "t", "t::q1", "?", sha)
+    gold = GoldRow("bench__bench", "t", "t::q1", "preimage", ())
+    release = Release("bench", "0", {"queries.jsonl": TAG}, (task,), (query,), (gold,))
+    with Store.open(workspace, create=True) as store:
+        store.import_release(release, {("preimage", "t::q1"): sha})
+        store.record_revisions([("bench__bench", sha, "fetched", "")])
+
+
+def stage_seconds(workspace: Path, jobs: int) -> tuple[float, int]:
+    """Seconds of one whole chunk stage on a fresh copy of the workspace's database, and its chunks."""
+    kept = workspace / "quarry.duckdb.kept"
+    if not kept.exists():
+        shutil.copy(workspace / "quarry.duckdb", kept)
+    shutil.copy(kept, workspace / "quarry.duckdb")
+    started = time.perf_counter()
+    document = chunk(workspace, "preimage", jobs, lambda _done, _total, _words: None)
+    return time.perf_counter() - started, document["chunks"]
+
+
+def parse_seconds(files: list[tuple[bytes, str]]) -> float:
+    """Seconds of the bare parser on the files, in memory."""
+    parsers = {d: Parser(get_language(RULES_OF_DIALECT[d].grammars[d])) for _, d in files}  # type: ignore[arg-type]
+    started = time.perf_counter()
+    for data, dialect in files:
+        parsers[dialect].parse(data)
+    return time.perf_counter() - started
+
+
+def ctags_seconds(language: str, files: list[tuple[str, Path, str]]) -> float:
+    """Seconds of Universal Ctags on the same files; NaN without it or without the language."""
+    name = CTAGS.get(language, language.capitalize())
+    if not shutil.which("ctags") or name not in _ctags_languages():
+        return float("nan")
+    with tempfile.NamedTemporaryFile("w", suffix=".txt") as listing:
+        listing.writelines(f"{file}\n" for _, file, _ in files)
+        listing.flush()
+        command = ["ctags", f"--language-force={name}", "--fields=+ne", "-o", "/dev/null", "-L", listing.name]
+        started = time.perf_counter()
+        subprocess.run(command, check=True, stderr=subprocess.DEVNULL)
+        return time.perf_counter() - started
+
+
+def _ctags_languages() -> set[str]:
+    listed = subprocess.run(["ctags", "--list-languages"], capture_output=True, text=True, check=False)
+    return set(listed.stdout.split())
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("folders", nargs="+", type=Path)
+    parser.add_argument("--repetitions", type=int, default=5)
+    parser.add_argument("--language", action="append", choices=sorted(LANGUAGES))
+    options = parser.parse_args()
+    found = sources([folder.resolve() for folder in options.folders])
+    wanted = {language: files for language, files in found.items() if language in (options.language or found)}
+    print(f"{os.cpu_count()} cores, medians of {options.repetitions} interleaved repetitions, MB/s of 1,000,000 bytes")
+    header = f"{'language':<12}{'files':>7}{'MB':>8}{'chunks':>8}{'parse':>8}{'stage':>8}{'ratio':>7}{'ctags':>8}"
+    print(f"{header}{'stage/ctags':>13}")
+    with tempfile.TemporaryDirectory() as temporary:
+        for language, files in sorted(wanted.items()):
+            workspace = Path(temporary, language)
+            make_workspace(workspace, files)
+            data = [(file.read_bytes(), dialect) for _, file, dialect in files]
+            size = sum(len(content) for content, _ in data) / 1e6
+            parses, stages, tags = [], [], []
+            chunks = 0
+            for _ in range(options.repetitions):
+                parses.append(parse_seconds(data))
+                seconds, chunks = stage_seconds(workspace, 1)
+                stages.append(seconds)
+                tags.append(ctags_seconds(language, files))
+            parse, stage, tag = (size / median(column) for column in (parses, stages, tags))
+            line = f"{language:<12}{len(files):>7}{size:>8.1f}{chunks:>8}{parse:>8.1f}{stage:>8.1f}"
+            print(f"{line}{stage / parse:>7.2f}{tag:>8.1f}{stage / tag:>13.2f}", flush=True)
+            shutil.rmtree(workspace)
+        everything = [file for files in wanted.values() for file in files]
+        workspace = Path(temporary, "everything")
+        make_workspace(workspace, everything)
+        ones, twos = [], []
+        for _ in range(options.repetitions):
+            ones.append(stage_seconds(workspace, 1)[0])
+            twos.append(stage_seconds(workspace, 2)[0])
+        one, two = median(ones), median(twos)
+        print(f"everything: one worker {one:.2f} s, two workers {two:.2f} s, {one / two:.2f} times as fast")
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3
+        print(f"peak memory of this process {peak:.0f} MB (it holds all files for the bare parser)")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
