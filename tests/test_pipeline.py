@@ -5,6 +5,7 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
+import duckdb
 import ir_measures
 import pyarrow.parquet as pq
 import pytest
@@ -12,6 +13,7 @@ from conftest import Ended
 from ir_measures import R
 
 from quarry_harness.demo import build_mirror, release_folder
+from quarry_harness.stages.evaluate import evaluate
 
 Quarry = Callable[..., Ended]
 
@@ -263,3 +265,32 @@ def test_a_damaged_run_is_found_and_made_again(quarry: Quarry, workspace: Path) 
     assert quarry("eval", "-w", workspace).code == 0
     assert file.read_bytes() == whole
     assert quarry("verify", "-w", workspace).code == 0
+
+
+def test_an_interrupted_evaluation_goes_on_with_the_corpora_it_has_not_searched(
+    demo_workspace: Path, workspace: Path
+) -> None:
+    expected = {path.name: path.read_bytes() for path in only_run(demo_workspace).iterdir()}
+    with duckdb.connect(str(workspace / "quarry.duckdb")) as db:
+        db.execute("DELETE FROM run_file")
+        db.execute("DELETE FROM run")
+    shutil.rmtree(workspace / "runs")
+    seen: list[str] = []
+
+    def stop_after_five(done: int, _total: int, words: str) -> None:
+        seen.append(words)
+        if done == 5:
+            raise KeyboardInterrupt
+
+    def note(_done: int, _total: int, words: str) -> None:
+        seen.append(words)
+
+    arguments = ("bm25", "preimage", "quarry", 100)
+    with pytest.raises(KeyboardInterrupt):
+        evaluate(workspace, *arguments, stop_after_five)
+    assert not (workspace / "runs").exists()
+    first, seen = seen[:5], []
+    evaluate(workspace, *arguments, note)
+    assert not set(first) & set(seen)
+    for name in ("run.trec", "qrels.trec", "per_query.parquet", "result.json"):
+        assert (only_run(workspace) / name).read_bytes() == expected[name]

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import platform
 import time
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -62,15 +63,14 @@ class GoldLabel(NamedTuple):
     relevance: str
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Outcome:
-    """What the evaluation gathers, query by query."""
+    """What one query gave: its lines of the run and the qrels, its row of the per-query table, why it has no result."""
 
-    run: dict[int, list[str]] = field(default_factory=dict)
-    qrels: dict[int, list[str]] = field(default_factory=dict)
-    ranks: dict[int, measures.QueryRanks] = field(default_factory=dict)
-    rows: dict[int, dict[str, Any]] = field(default_factory=dict)
-    no_result: dict[str, int] = field(default_factory=lambda: defaultdict(int))
+    run: list[str]
+    qrels: list[str]
+    row: dict[str, Any]
+    no_result: str  # "" where there is one
 
 
 def evaluate(
@@ -96,16 +96,15 @@ def evaluate(
         folder = runs_folder(workspace) / run_id
         if is_whole(folder, store.run_files(run_id)):
             return read_result(folder) | {"folder": str(folder), "done_before": True}
-        outcome = _rank_all(store, model, image, profile, depth, revisions, progress, run_id)
-        result = {"run_id": run_id, "model": models.check_name(model_name)} | _result(store, outcome, image, revisions)
+        outcomes = _rank_all(store, model, image, profile, depth, revisions, progress, run_id)
+        result = {"run_id": run_id, "model": models.check_name(model_name)} | _result(store, outcomes, image, revisions)
         result |= {"settings": identity, "versions": _versions()}
         timing = {"seconds": round(time.monotonic() - started, 3), "machine": platform.machine()}
-        order = sorted(outcome.rows)
         files = write_run(
             folder,
-            (line for query in order for line in outcome.run[query]),
-            (line for query in order for line in outcome.qrels[query]),
-            per_query_table([outcome.rows[query] for query in order], measures.names()),
+            (line for outcome in outcomes for line in outcome.run),
+            (line for outcome in outcomes for line in outcome.qrels),
+            per_query_table([outcome.row for outcome in outcomes], measures.names()),
             result,
             timing,
         )
@@ -138,22 +137,27 @@ def _rank_all(
     depth: int,
     revisions: Sequence[RevisionRow],
     progress: Progress,
-    tag: str,
-) -> Outcome:
+    run_id: str,
+) -> list[Outcome]:
+    """Ranks every query of the selection, in release order; what an interrupted run has kept is not ranked again."""
     gold: dict[int, list[GoldLabel]] = defaultdict(list)
     for row in store.resolutions(image, profile):
         gold[row[0]].append(GoldLabel(*row))
     at = {(r.repo, r.sha): r for r in revisions}
-    grouped: dict[tuple[str, str], list[EvalQuery]] = defaultdict(list)
-    for row in store.selected_queries(image):
-        query = EvalQuery(*row)
-        grouped[query.repo, query.revision].append(query)
-    outcome = Outcome()
-    for done, (key, queries) in enumerate(sorted(grouped.items())):
-        progress(done, len(grouped), f"{key[0]}@{key[1][:12]}")
-        _rank_revision(store, model, at.get(key), queries, gold, profile, depth, tag, outcome)
-    progress(len(grouped), len(grouped), "corpora searched")
-    return outcome
+    kept = store.outcomes(run_id)
+    queries = [EvalQuery(*row) for row in store.selected_queries(image)]
+    waiting: dict[tuple[str, str], list[EvalQuery]] = defaultdict(list)
+    for query in queries:
+        if query.ordinal not in kept:
+            waiting[query.repo, query.revision].append(query)
+    for done, (key, group) in enumerate(sorted(waiting.items())):
+        progress(done, len(waiting), f"{key[0]}@{key[1][:12]}")
+        ranked = _rank_revision(store, model, at.get(key), group, gold, profile, depth, run_id)
+        fresh = {query: json.dumps(asdict(outcome)) for query, outcome in ranked.items()}
+        store.keep_outcomes(run_id, fresh)
+        kept |= fresh
+    progress(len(waiting), len(waiting), "corpora searched")
+    return [Outcome(**json.loads(kept[query.ordinal])) for query in queries]
 
 
 def _rank_revision(
@@ -165,9 +169,8 @@ def _rank_revision(
     profile: str,
     depth: int,
     tag: str,
-    outcome: Outcome,
-) -> None:
-    """Ranks one revision's corpus for its queries and adds what came out to the outcome."""
+) -> dict[int, Outcome]:
+    """Ranks one revision's corpus for its queries; returns the outcome of each by its ordinal."""
     ids: list[str] = []
     index_of: dict[tuple[str, int, int], int] = {}
     scores = np.empty((len(queries), 0), dtype=np.float32)
@@ -179,31 +182,22 @@ def _rank_revision(
         index_of = {key: i for i, key in enumerate(keys)}
         texts = list(map(document_text, corpus["path"], corpus["container"], corpus["name"], corpus["text"]))
         scores = model.score([query.text for query in queries], texts)
+    outcomes = {}
     for query, row in zip(queries, scores, strict=True):
         ranking = top_k(row, depth)
         rank_of = {int(index): rank for rank, index in enumerate(ranking, start=1)}
         labels = gold[query.ordinal]
         found = [index_of[g.path, g.blob, g.chunk] if g.tier else -1 for g in labels]
-        unit_ranks = tuple(rank_of.get(index, 0) for index in found)
-        outcome.run[query.ordinal] = [
-            trec_line(query.query_id, ids[index], rank, row[index], tag) for index, rank in rank_of.items()
-        ]
-        outcome.qrels[query.ordinal] = sorted(
-            qrels_line(query.query_id, ids[index] if index >= 0 else f"unresolved:{n}", g.relevance)
-            for n, (index, g) in enumerate(zip(found, labels, strict=True))
+        outcomes[query.ordinal] = Outcome(
+            [trec_line(query.query_id, ids[index], rank, row[index], tag) for index, rank in rank_of.items()],
+            sorted(
+                qrels_line(query.query_id, ids[index] if index >= 0 else f"unresolved:{n}", g.relevance)
+                for n, (index, g) in enumerate(zip(found, labels, strict=True))
+            ),
+            _row(query, labels, [rank_of.get(index, 0) for index in found], len(ids), len(rank_of)),
+            "" if rank_of else _why_empty(revision, ids),
         )
-        if not rank_of:
-            outcome.no_result[_why_empty(revision, ids)] += 1
-        outcome.ranks[query.ordinal] = measures.QueryRanks(
-            query.query_id,
-            query.repo,
-            query.task_id,
-            query.language,
-            unit_ranks,
-            tuple(g.relevance == "ESSENTIAL" for g in labels),
-            len(rank_of),
-        )
-        outcome.rows[query.ordinal] = _row(query, labels, unit_ranks, len(ids), len(rank_of), outcome)
+    return outcomes
 
 
 def _why_empty(revision: RevisionRow | None, ids: Sequence[str]) -> str:
@@ -215,15 +209,9 @@ def _why_empty(revision: RevisionRow | None, ids: Sequence[str]) -> str:
 
 
 def _row(
-    query: EvalQuery,
-    labels: Sequence[GoldLabel],
-    unit_ranks: tuple[int, ...],
-    corpus_chunks: int,
-    retrieved: int,
-    outcome: Outcome,
+    query: EvalQuery, labels: Sequence[GoldLabel], unit_ranks: list[int], corpus_chunks: int, retrieved: int
 ) -> dict[str, Any]:
-    values = measures.per_query([outcome.ranks[query.ordinal]])
-    return {
+    row: dict[str, Any] = {
         "query_id": query.query_id,
         "repo": query.repo,
         "task_id": query.task_id,
@@ -236,14 +224,28 @@ def _row(
         "unresolved_units": sum(not g.tier for g in labels),
         "gold_unit_keys": [g.unit_key for g in labels],
         "gold_relevances": [g.relevance for g in labels],
-        "gold_ranks": list(unit_ranks),
-        **{name: None if np.isnan(column[0]) else float(column[0]) for name, column in values.items()},
+        "gold_ranks": unit_ranks,
     }
+    values = measures.per_query([_ranks(row)])
+    return row | {name: None if np.isnan(column[0]) else float(column[0]) for name, column in values.items()}
 
 
-def _result(store: Store, outcome: Outcome, image: str, revisions: Sequence[RevisionRow]) -> dict[str, Any]:
-    queries = [outcome.ranks[ordinal] for ordinal in sorted(outcome.ranks)]
-    rows = [outcome.rows[ordinal] for ordinal in sorted(outcome.rows)]
+def _ranks(row: dict[str, Any]) -> measures.QueryRanks:
+    return measures.QueryRanks(
+        row["query_id"],
+        row["repo"],
+        row["task_id"],
+        row["language"],
+        tuple(row["gold_ranks"]),
+        tuple(relevance == "ESSENTIAL" for relevance in row["gold_relevances"]),
+        row["retrieved"],
+    )
+
+
+def _result(store: Store, outcomes: Sequence[Outcome], image: str, revisions: Sequence[RevisionRow]) -> dict[str, Any]:
+    rows = [outcome.row for outcome in outcomes]
+    queries = [_ranks(row) for row in rows]
+    no_result = Counter(outcome.no_result for outcome in outcomes if outcome.no_result)
     counts = store.counts()
     return {
         "release": release_name(store.meta("release_ref") or ""),
@@ -251,8 +253,8 @@ def _result(store: Store, outcome: Outcome, image: str, revisions: Sequence[Revi
         "image": image,
         "queries": sum(bool(query.unit_ranks) for query in queries),
         "queries_without_gold": sum(not query.unit_ranks for query in queries),
-        "queries_without_result": sum(outcome.no_result.values()),
-        "queries_without_result_by_reason": dict(sorted(outcome.no_result.items())),
+        "queries_without_result": no_result.total(),
+        "queries_without_result_by_reason": dict(sorted(no_result.items())),
         "tasks": counts["selected_tasks"],
         "release_tasks": counts["tasks"],
         "units": sum(row["gold_units"] for row in rows),

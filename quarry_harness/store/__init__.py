@@ -362,9 +362,20 @@ class Store:
             [image, profile],
         )
 
-    def record_run(self, run_id: str, model: str, image: str, identity: str, files: dict[str, tuple[str, int]]) -> None:
-        """Keeps a finished run and its files: name -> (sha256, bytes)."""
+    def keep_outcomes(self, run_id: str, outcomes: dict[int, str]) -> None:
+        """Keeps what an unfinished run has for these queries: query ordinal -> a document of the eval stage."""
         with self.transaction():
+            rows = [(run_id, query, document) for query, document in sorted(outcomes.items())]
+            self._db.insert("outcome", ["run_id", "query", "document"], rows)
+
+    def outcomes(self, run_id: str) -> dict[int, str]:
+        """Returns what an unfinished run has kept."""
+        return dict(self._db.rows("SELECT query, document FROM outcome WHERE run_id = ? ORDER BY query", [run_id]))
+
+    def record_run(self, run_id: str, model: str, image: str, identity: str, files: dict[str, tuple[str, int]]) -> None:
+        """Keeps a finished run and its files: name -> (sha256, bytes). What it kept while unfinished can go."""
+        with self.transaction():
+            self._db.connection.execute("DELETE FROM outcome WHERE run_id = ?", [run_id])
             self._db.connection.execute("DELETE FROM run_file WHERE run_id = ?", [run_id])
             self._db.connection.execute(
                 "INSERT OR REPLACE INTO run VALUES (?, ?, ?, ?)", [run_id, model, image, identity]

@@ -58,6 +58,9 @@ CREATE TABLE resolution (
     tier VARCHAR NOT NULL, reason VARCHAR NOT NULL, path VARCHAR NOT NULL, blob INTEGER NOT NULL, chunk INTEGER NOT NULL
 );
 
+-- eval: what an unfinished run has so far, one row a query, kept after each corpus.
+CREATE TABLE outcome (run_id VARCHAR NOT NULL, query INTEGER NOT NULL, document VARCHAR NOT NULL);
+
 -- eval: the runs of this workspace and the files they wrote.
 CREATE TABLE run (run_id VARCHAR PRIMARY KEY, model VARCHAR NOT NULL, image VARCHAR NOT NULL, identity VARCHAR NOT NULL);
 
