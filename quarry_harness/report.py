@@ -123,9 +123,9 @@ def published(result: Mapping[str, Any]) -> str:
     rows.sort(key=lambda row: (-row[2][0], row[0]))
     lines = [[name, size, *(f"{value:.1f}" for value in values), source] for name, size, values, source in rows]
     return (
-        "For orientation, the published results on all 6,525 queries of release 1.0 (benchmark = its own description;\n"
-        "model card = a second-hand copy of the Muninn model card). Another corpus, subset or release is NOT comparable.\n"
-        + table(["model", "size", *cutoffs, "source"], lines)
+        "For orientation, the published results on all 6,525 queries of release 1.0 (benchmark = its own description,\n"
+        "model card = a second-hand copy of the Muninn model card). Another corpus, subset or release is\n"
+        "NOT comparable.\n" + table(["model", "size", *cutoffs, "source"], lines)
     )
 
 
