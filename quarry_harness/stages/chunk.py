@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from quarry_harness.chunking import MAX_BLOB_BYTES, chunk_blob, source_text
 from quarry_harness.errors import EnvironmentProblem
@@ -48,9 +49,9 @@ class Blob(NamedTuple):
 def chunk(workspace: Path, image: str, jobs: int, progress: Progress) -> dict[str, Any]:
     """Chunks what is not chunked yet; returns the counts of the whole selection and of this run.
 
-    Keys: revisions, files, blobs, parsed (blobs parsed now), chunks, bytes (of the distinct blobs), seconds, skipped
-    {reason: files}, other_files (not of the eleven languages), missing (revisions that were not fetched), listed
-    (revisions listed now).
+    Keys: revisions, files, blobs, parsed and parsed_bytes (blobs parsed now), chunks, bytes (of the distinct blobs),
+    seconds, skipped {reason: files}, other_files (not of the eleven languages), missing (revisions that were not
+    fetched), listed (revisions listed now).
     """
     started = time.monotonic()
     rules = chunk_rules()
@@ -64,18 +65,21 @@ def chunk(workspace: Path, image: str, jobs: int, progress: Progress) -> dict[st
         for revision in have:
             if revision.rules != state:
                 waiting.setdefault(revision.repo, []).append(revision)
-        parsed = 0
+        parsed = parsed_bytes = 0
         for done, (repo, group) in enumerate(waiting.items()):
             progress(done, len(waiting), repo)
             with store.transaction():
                 folder = repository_folder(workspace, repo)
-                parsed += _chunk_repository(store, folder, group, rules, state, pool, ahead=2 * jobs)
+                blobs, size = _chunk_repository(store, folder, group, rules, state, pool, ahead=2 * jobs)
+            parsed += blobs
+            parsed_bytes += size
             progress(done + 1, len(waiting), repo)
         summary = store.chunk_summary([r.id for r in have])
     return {
         "revisions": len(have),
         **summary,
         "parsed": parsed,
+        "parsed_bytes": parsed_bytes,
         "listed": sum(len(group) for group in waiting.values()),
         "missing": [missing_revision(r) for r in revisions if r.status not in HAVE],
         "seconds": round(time.monotonic() - started, 3),
@@ -90,8 +94,8 @@ def _chunk_repository(
     state: str,
     pool: Executor,
     ahead: int,
-) -> int:
-    """Lists the revisions of one repository and parses its new blobs; returns how many were parsed."""
+) -> tuple[int, int]:
+    """Lists the revisions of one repository and parses its new blobs; returns how many, and their bytes."""
     gold_paths = store.gold_paths(revisions[0].repo)
     ids: dict[tuple[str, str], int] = {}
     to_parse: list[Blob] = []
@@ -108,9 +112,11 @@ def _chunk_repository(
                 next_id += 1
             entries.append((path, ids[oid, dialect] if dialect else -1, skip or "source"))
         store.replace_entries(revision.id, state, entries, other)
+    size = 0
     for blobs, chunks in _parsed(folder, to_parse, rules, pool, ahead):
         store.add_blobs(blobs, chunks)
-    return len(to_parse)
+        size += pc.sum(blobs["bytes"]).as_py()
+    return len(to_parse), size
 
 
 def _sources(tree: Sequence[TreeEntry], gold_paths: set[str]) -> tuple[list[tuple[str, str, str, str]], int]:

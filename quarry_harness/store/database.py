@@ -15,6 +15,9 @@ from quarry_harness.errors import EnvironmentProblem, InvalidInputError
 
 SCHEMA_VERSION = "1"
 
+# DuckDB takes 80% of the machine otherwise; past this it spills to a folder beside the file.
+MEMORY_LIMIT = "256MB"
+
 Row = tuple[Any, ...]
 
 
@@ -30,7 +33,7 @@ class Database:
         self.path = path
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            self.connection = duckdb.connect(str(path), read_only=read_only)
+            self.connection = duckdb.connect(str(path), read_only=read_only, config={"memory_limit": MEMORY_LIMIT})
         except (OSError, duckdb.Error) as error:
             raise _opening_problem(path, error) from error
         try:
