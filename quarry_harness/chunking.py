@@ -43,7 +43,7 @@ MAX_BLOB_BYTES = 8 * 1024 * 1024
 # gives up on the same files; a report is about 100 parser actions.
 PARSE_STEPS = 500_000
 # And after this many seconds, whatever it did: the one limit that depends on the machine.
-PARSE_LIMIT_S = 60.0
+PARSE_LIMIT_S = 30.0
 
 # The parser's reports cost 2% to 4% of a parse, more in Scala; a blob as small as this cannot take long without them.
 SMALL_BLOB_BYTES = 16 * 1024

@@ -217,6 +217,7 @@ C = Rules(
     hooks={"function_definition": _definition, "declaration": _declaration},
     second_looks=_SECOND_LOOKS,
     drop_names=_STATEMENTS,
+    ambiguous=b"<=",
 )
 
 CPP = Rules(
@@ -238,4 +239,5 @@ CPP = Rules(
     },
     second_looks=_SECOND_LOOKS,
     drop_names=_STATEMENTS,
+    ambiguous=b"<=",
 )

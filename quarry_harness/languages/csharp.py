@@ -109,4 +109,5 @@ RULES = Rules(
         "destructor_declaration": _finalizer,
     },
     mask=mask_directives,
+    ambiguous=b"<=",
 )

@@ -64,4 +64,5 @@ RULES = Rules(
     ),
     searched=frozenset({"field_declaration", "constant_declaration", "static_initializer", "block", "argument_list"}),
     second_looks=_SECOND_LOOKS,
+    ambiguous=b"<=",
 )

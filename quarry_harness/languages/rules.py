@@ -86,6 +86,7 @@ class Rules:
     second_looks: tuple[SecondLook, ...] = ()
     drop_names: frozenset[str] = frozenset()  # "functions" that error recovery makes of statements
     name: Callable[[Node, bytes], str] | None = None  # instead of the text of the field `name`
+    ambiguous: bytes = b""  # signs of which the grammar's error recovery cannot bear thousands in one statement
     mask: Callable[[bytes], bytes] | None = None  # what to blank before a second parse of a file with errors
 
 
