@@ -26,15 +26,16 @@ import pyarrow.parquet as pq
 from quarry_harness.errors import EnvironmentProblem, InvalidInputError
 
 GRADES = {"ESSENTIAL": 2, "RELATED": 1}
-# Everything printable but white space and "%" stays as it is: TREC files are split at white space.
+# Printable ASCII but white space and "%" stays as it is: TREC files are split at white space.
 _SAFE = "!\"#$&'()*+,/:;<=>?@[\\]^`{|}"
 
 
 def document_ids(rows: Iterable[tuple[str, str, int, int]]) -> list[str]:
     """Returns one id a chunk of a corpus: `path:name:start-end`, the tail of a gold unit's unit_key.
 
-    rows: (path, name, start line, end line) in corpus order. White space and "%" are percent-encoded. Chunks that
-    would share an id (two functions of one name on one line) get ~2, ~3, ... in corpus order.
+    rows: (path, name, start line, end line) in corpus order. White space, "%" and what is not ASCII are
+    percent-encoded, as UTF-8. Chunks that would share an id (two functions of one name on one line) get ~2, ~3, ... in
+    corpus order.
     """
     seen: dict[str, int] = {}
     ids = []
