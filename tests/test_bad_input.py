@@ -13,6 +13,8 @@ import duckdb
 import pytest
 from conftest import Ended
 
+from quarry_harness.demo import build_mirror
+
 Quarry = Callable[..., Ended]
 
 
@@ -234,3 +236,17 @@ def test_a_lost_repository_is_found_by_verify_and_fetched_again(quarry: Quarry, 
     fetched = quarry("fetch", "-w", workspace, "--json").json
     assert fetched["fetched"] == 1
     assert quarry("verify", "-w", workspace).code == 0
+
+
+def test_a_release_that_changed_after_its_import_is_found(quarry: Quarry, release: Path, tmp_path: Path) -> None:
+    template = build_mirror(tmp_path / "mirror")
+    w = ("-w", tmp_path / "w")
+    assert quarry("fetch", "--release", release, "--mirror", template, *w).code == 0
+    assert quarry("verify", *w).code == 0
+    rows = rows_of(release / "data" / "queries.jsonl")
+    rows[0]["query"] += " really"
+    write_rows(release / "data" / "queries.jsonl", rows)
+    done = quarry("verify", *w, "--json")
+    assert done.code == 1
+    (check,) = [check for check in done.json["checks"] if check["ok"] is False]
+    assert "data/queries.jsonl" in check["detail"]

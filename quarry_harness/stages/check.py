@@ -31,26 +31,38 @@ def verify(workspace: Path, ref: str | None) -> list[Check]:
     """Returns every check of the release named and of the workspace, whichever of the two there are."""
     checks: list[Check] = []
     has_workspace = (workspace / FILE_NAME).exists()
+    imported: dict[str, str] = {}
     if ref is None and has_workspace:
         with Store.open(workspace, read_only=True) as store:
             ref = store.meta("release_ref")
+            imported = store.release_files()
     if ref is None:
         checks.append(Check("release", None, "no release was named and the workspace holds none; add --release REF"))
     else:
-        checks += _check_release(ref)
+        checks += _check_release(ref, imported)
     if has_workspace:
         checks += _check_workspace(workspace)
     return checks
 
 
-def _check_release(ref: str) -> list[Check]:
+def _check_release(ref: str, imported: dict[str, str]) -> list[Check]:
+    """imported: file name -> sha256 of the release as the workspace took it in, empty where it is another one."""
     folder = locate_release(ref, None)
     release: Release | QuarryError
     try:
         release = read_release(folder, ref)
     except QuarryError as error:
         release = error
-    return verify_release(folder, release, resource("RELEASE_MANIFEST.json"))
+    checks = verify_release(folder, release, resource("RELEASE_MANIFEST.json"))
+    if imported and isinstance(release, Release):
+        changed = sorted(name for name, _ in imported.items() ^ release.files.items())
+        fact = (
+            f"changed since: {', '.join(dict.fromkeys(changed))}; run quarry fetch to take it in"
+            if changed
+            else "so it is"
+        )
+        checks.append(Check("release as the workspace took it in", not changed, fact))
+    return checks
 
 
 def _check_workspace(workspace: Path) -> list[Check]:
@@ -61,6 +73,8 @@ def _check_workspace(workspace: Path) -> list[Check]:
         for run_id, _, _ in store.runs():
             found = verify_files(store.run_files(run_id), runs_folder(workspace) / run_id)
             checks += [Check(f"run {run_id}: {check.name}", check.ok, check.detail) for check in found]
+        # Lexical models make no vectors; said, so that nobody takes silence for a check.
+        checks.append(Check("vectors", None, "the workspace has recorded none"))
         checks += _check_repositories(workspace, store)
     return checks
 
