@@ -183,8 +183,11 @@ def test_without_git_the_fix_is_named(quarry: Quarry, tmp_path: Path) -> None:
 def test_an_unreachable_mirror_stops_before_anything_is_measured(quarry: Quarry, tmp_path: Path) -> None:
     template = f"file://{tmp_path}/nowhere/{{owner}}/{{name}}.git"
     done = quarry("run", "--release", "demo", "--mirror", template, "-w", tmp_path / "w", "--limit", 2)
-    assert done.code in (1, 4)
-    assert "missing" in done.err
+    assert done.code == 4
+    assert "None of the" in done.err
+    assert "--mirror" in done.err
+    assert done.out == ""
+    assert not (tmp_path / "w" / "runs").exists()
     assert "Traceback" not in done.err
 
 

@@ -50,7 +50,14 @@ def run(
 
 
 def refuse_incomplete(fetched: dict[str, Any]) -> None:
-    """Raises EnvironmentProblem where a fetch left revisions that another try may bring."""
+    """Raises EnvironmentProblem where a fetch left revisions that another try may bring, or brought none at all."""
+    if fetched["missing"] and len(fetched["missing"]) == fetched["revisions"]:
+        first = fetched["missing"][0]
+        raise EnvironmentProblem(
+            f"None of the {fetched['revisions']} revisions could be had;"
+            f" the first: {first['repo']}@{first['revision']}: {first['reason']}.",
+            "Check the network and --mirror, and run it again.",
+        )
     again = [row for row in fetched["missing"] if row["status"] in RETRYABLE]
     if again:
         first = again[0]
