@@ -36,37 +36,39 @@ def resolve(
     file_status: "parsed" or the skip reason, for each path of the revision that is known; file_lines: its lines.
     """
     status = file_status.get(unit.path)
-    if status == "parsed" and unit.end_line > file_lines[unit.path]:
-        return Resolution(reason=f"{LINES_PAST_END}: the file has {file_lines[unit.path]} lines")
-    inside = [i for i, located in enumerate(chunks) if kinds is None or located.chunk.kind in kinds]
-    found = _first_tier(unit, chunks, inside)
-    if found is not None:
-        return found
-    if status is None:
-        return Resolution(reason=PATH_ABSENT)
-    if status != "parsed":
+    if status is not None and status != "parsed":
         return Resolution(reason=f"{FILE_SKIPPED}: {status}")
-    outside = _first_tier(unit, chunks, range(len(chunks)))
-    if outside is not None and outside.tier:
-        return Resolution(reason=f"{OUTSIDE_PROFILE}: {chunks[outside.chunk].chunk.kind}")
-    return Resolution(reason=NO_FUNCTION)
+    if status is not None and unit.end_line > file_lines[unit.path]:
+        return Resolution(reason=f"{LINES_PAST_END}: the file has {file_lines[unit.path]} lines")
+    found = _first_tier(unit, chunks)
+    if found is None:
+        return Resolution(reason=PATH_ABSENT if status is None else NO_FUNCTION)
+    # Only now the profile: a weak candidate inside it must not stand in for the very function outside it.
+    if found.tier and kinds is not None and chunks[found.chunk].chunk.kind not in kinds:
+        return Resolution(reason=f"{OUTSIDE_PROFILE}: {chunks[found.chunk].chunk.kind}")
+    return found
 
 
-def _first_tier(unit: GoldUnit, chunks: Sequence[LocatedChunk], among: Collection[int]) -> Resolution | None:
+def _first_tier(unit: GoldUnit, chunks: Sequence[LocatedChunk]) -> Resolution | None:
     """The first tier with a candidate decides: one candidate resolves, equal ones are ambiguous; None for no tier."""
-    here = [i for i in among if chunks[i].path == unit.path]
+    here = [i for i, located in enumerate(chunks) if located.path == unit.path]
     named = [i for i in here if chunks[i].chunk.name == unit.symbol]
     for tier, candidates in (
         ("exact", [i for i in named if _lines(chunks[i]) == (unit.start_line, unit.end_line)]),
         ("overlap", _largest_overlap(unit, chunks, named)),
         ("lines", [i for i in here if _lines(chunks[i]) == (unit.start_line, unit.end_line)]),
-        ("fqmn", _same_tail(unit, chunks, here) or _same_tail(unit, chunks, among)),
+        ("fqmn", _same_tail(unit, chunks, here) or _same_tail(unit, chunks, _methods(chunks))),
     ):
         if len(candidates) == 1:
             return Resolution(tier=tier, chunk=candidates[0])
         if candidates:
             return Resolution(reason=f"{AMBIGUOUS}: {len(candidates)} candidates at tier {tier}")
     return None
+
+
+def _methods(chunks: Sequence[LocatedChunk]) -> list[int]:
+    """In another file only a method can be the unit: every program has a `main.run`."""
+    return [i for i, located in enumerate(chunks) if located.chunk.container]
 
 
 def _lines(located: LocatedChunk) -> tuple[int, int]:
@@ -83,10 +85,7 @@ def _largest_overlap(unit: GoldUnit, chunks: Sequence[LocatedChunk], named: Sequ
 
 
 def _same_tail(unit: GoldUnit, chunks: Sequence[LocatedChunk], among: Collection[int]) -> list[int]:
-    """Chunks that share the longest tail of the fqmn, at least the type and the method.
-
-    A bare function name alone is no evidence (every package has a `run`), so one part is never enough.
-    """
+    """Chunks that share the longest tail of the fqmn, at least two parts of it."""
     wanted = _parts(unit.fqmn)
     best = 2
     found: list[int] = []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import tomllib
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -27,7 +28,7 @@ def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 def percent(value: float | None) -> str:
     """Returns a fraction as percent with one decimal, "-" where it is not defined."""
-    return "-" if value is None or value != value else f"{100 * value:.1f}"  # noqa: PLR0124 NaN is not itself
+    return "-" if value is None or math.isnan(value) else f"{100 * value:.1f}"
 
 
 def measure_names() -> list[str]:
@@ -92,6 +93,11 @@ def _accounts(result: Mapping[str, Any]) -> str:
         " (an unresolved unit counts as not found)",
         f"queries without a result: {result['queries_without_result']}{_reasons(result)} (they count 0)",
     ]
+    if result["revisions_missing"]:
+        lines.append(
+            f"revisions missing: {result['revisions_missing']} of {len(result['revisions'])}"
+            " (nothing can be found in them)"
+        )
     if result["queries_without_gold"]:
         lines.append(
             f"queries without a gold unit: {result['queries_without_gold']} (nothing to find: left out of every mean)"
@@ -118,10 +124,10 @@ def published(result: Mapping[str, Any]) -> str:
     document = published_results()
     cutoffs = ("recall@5", "recall@20", "recall@50")
     rows = [(row["model"], row["size"], [row[name] for name in cutoffs], row["source"]) for row in document["result"]]
-    ours = [100 * (result["measures"].get(name) or 0.0) for name in cutoffs]
+    ours = [100 * value if (value := result["measures"].get(name)) is not None else math.nan for name in cutoffs]
     rows.append((f"> {result['model']} (this run)", "", ours, "measured"))
-    rows.sort(key=lambda row: (-row[2][0], row[0]))
-    lines = [[name, size, *(f"{value:.1f}" for value in values), source] for name, size, values, source in rows]
+    rows.sort(key=lambda row: (math.isnan(row[2][0]), -row[2][0], row[0]))
+    lines = [[name, size, *(percent(value / 100) for value in values), source] for name, size, values, source in rows]
     return (
         "For orientation, the published results on all 6,525 queries of release 1.0 (benchmark = its own description,\n"
         "model card = a second-hand copy of the Muninn model card). Another corpus, subset or release is\n"
@@ -135,6 +141,8 @@ def fetched(document: Mapping[str, Any]) -> str:
         f"{document['revisions']} revisions of {document['repositories']} repositories for {document['queries']}"
         f" queries ({document['image']})"
     )
+    if document["queries_without_revision"]:
+        scope += f"; {document['queries_without_revision']} queries have no revision at this image"
     if document.get("dry_run"):
         return f"would fetch {document['to_fetch']} of {scope}; {document['present']} are there already"
     if document["present"] == document["revisions"]:
@@ -147,8 +155,6 @@ def fetched(document: Mapping[str, Any]) -> str:
     lines += [
         f"  missing {row['repo']}@{row['revision']}: {row['status']}: {row['reason']}" for row in document["missing"]
     ]
-    if document["queries_without_revision"]:
-        lines.append(f"  {document['queries_without_revision']} queries have no revision at this image")
     return "\n".join(lines)
 
 

@@ -117,13 +117,6 @@ def read_result(folder: Path) -> dict[str, Any]:
     return document
 
 
-def is_whole(folder: Path, recorded: dict[str, tuple[str, int]]) -> bool:
-    """Returns whether every recorded file of a run is there in its recorded size."""
-    return bool(recorded) and all(
-        (folder / name).is_file() and (folder / name).stat().st_size == size for name, (_, size) in recorded.items()
-    )
-
-
 def per_query_table(rows: Sequence[dict[str, Any]], measures: Sequence[str]) -> pa.Table:
     """Returns the per-query table: who and where, the ranks of the gold units, then one column a measure."""
     schema = pa.schema(

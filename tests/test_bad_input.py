@@ -253,3 +253,72 @@ def test_a_release_that_changed_after_its_import_is_found(quarry: Quarry, releas
     assert done.code == 1
     (check,) = [check for check in done.json["checks"] if check["ok"] is False]
     assert "data/queries.jsonl" in check["detail"]
+
+
+def test_a_number_changed_in_a_finished_run_is_never_shown(quarry: Quarry, workspace: Path) -> None:
+    (folder,) = (workspace / "runs").iterdir()
+    result = folder / "result.json"
+    whole = result.read_bytes()
+    at = whole.index(b'"recall@5": 0.') + len(b'"recall@5": 0.')
+    result.write_bytes(whole[:at] + b"9" + whole[at + 1 :])
+    assert quarry("eval", "-w", workspace).code == 0
+    assert result.read_bytes() == whole
+
+
+def test_a_database_with_damaged_blocks_is_damaged_and_not_locked(quarry: Quarry, workspace: Path) -> None:
+    file = workspace / "quarry.duckdb"
+    content = bytearray(file.read_bytes())
+    for at in range(0, 16_384, 64):
+        content[at + 40] ^= 0xFF
+    file.write_bytes(content)
+    done = quarry("status", "-w", workspace)
+    assert done.code == 3, done.err
+    assert "delete that file" in done.err
+
+
+def test_one_damaged_repository_does_not_keep_the_others_waiting(quarry: Quarry, tmp_path: Path) -> None:
+    w = tmp_path / "w"
+    assert quarry("fetch", "--release", "demo", "-w", w).code == 0
+    objects = w / "repos" / "quarry-demo__belfry.git" / "objects"
+    shutil.rmtree(objects)
+    objects.mkdir()
+    done = quarry("chunk", "-w", w, "-j", "1")
+    assert done.code == 3, done.err
+    assert "quarry-demo__belfry.git" in done.err
+    assert quarry("status", "-w", w, "--json").json["images"]["preimage"]["chunked"] == 15
+    shutil.rmtree(w / "repos" / "quarry-demo__belfry.git")
+    done = quarry("run", "-w", w, "--json")
+    assert done.code == 0, done.err
+    assert done.json["canonicalize"]["unresolved"] == []
+
+
+def test_an_image_that_the_release_does_not_state_is_a_usage_error(
+    quarry: Quarry, release: Path, tmp_path: Path
+) -> None:
+    (release / "data" / "gold-postimage.jsonl").unlink()
+    done = quarry("run", "--release", release, "--image", "postimage", "-w", tmp_path / "w")
+    assert done.code == 2
+    assert "no revision at postimage" in done.err
+
+
+def test_a_workspace_whose_release_has_moved_can_still_be_verified(
+    quarry: Quarry, release: Path, tmp_path: Path
+) -> None:
+    template = build_mirror(tmp_path / "mirror")
+    w = ("-w", tmp_path / "w")
+    assert quarry("fetch", "--release", release, "--mirror", template, *w).code == 0
+    release.rename(tmp_path / "elsewhere")
+    done = quarry("verify", *w, "--json")
+    assert done.code == 0
+    assert any(check["name"].startswith("database") for check in done.json["checks"])
+    assert any("cannot be had" in check["detail"] for check in done.json["checks"])
+
+
+def test_a_kill_before_the_tables_were_made_leaves_a_workspace_without_a_release(
+    quarry: Quarry, tmp_path: Path
+) -> None:
+    (tmp_path / "w").mkdir()
+    duckdb.connect(str(tmp_path / "w" / "quarry.duckdb")).close()
+    done = quarry("status", "-w", tmp_path / "w")
+    assert done.code == 0, done.err
+    assert quarry("run", "--release", "demo", "-w", tmp_path / "w").code == 0

@@ -85,3 +85,21 @@ def test_reasons_are_told_apart() -> None:
 
 def test_every_tier_has_a_case_above() -> None:
     assert TIERS == ("exact", "overlap", "lines", "fqmn")
+
+
+def test_a_weaker_candidate_inside_the_profile_never_stands_in_for_the_function_outside_it() -> None:
+    elsewhere = chunk(start=50, end=60, path="b.py", qualified="Job.run")
+    later = chunk(start=50, end=60, qualified="Job.run")
+    assert find(unit(), chunk(kind="property"), elsewhere).reason == "outside_profile: property"
+    assert find(unit(), chunk(kind="property"), later).reason == "outside_profile: property"
+
+
+def test_a_unit_of_a_skipped_file_is_never_found_in_another_file() -> None:
+    elsewhere = chunk(start=50, end=60, path="b.py", qualified="Job.run")
+    assert find(unit(), elsewhere, status={"a.py": "too_large"}).reason == "file_skipped: too_large"
+
+
+def test_a_free_function_of_another_file_is_no_evidence_whatever_its_package() -> None:
+    wanted = unit(path="cmd/x/main.go", fqmn="example.org/cmd/x/main.run")
+    other = LocatedChunk("cmd/y/main.go", Chunk("go", "function", "run", "", "main.run", 3, 9, 0, 1))
+    assert find(wanted, other, status={"cmd/x/main.go": "parsed"}).reason == "no_function_at_lines"

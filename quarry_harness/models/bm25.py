@@ -5,7 +5,10 @@ The weighting is bm25s's (Lù 2024), variant `lucene`: idf = ln(1 + (N - df + 0.
 
 from __future__ import annotations
 
+import hashlib
+import inspect
 import re
+import sys
 from collections.abc import Sequence
 
 import bm25s
@@ -47,6 +50,7 @@ class BM25:
             "k1": K1,
             "b": B,
             "tokens": "words lower-cased, with camelCase and snake_case parts",
+            "code": hashlib.sha256(inspect.getsource(sys.modules[__name__]).encode()).hexdigest()[:16],
         }
 
     def score(self, queries: Sequence[str], documents: Sequence[str]) -> NDArray[np.float32]:

@@ -47,8 +47,14 @@ def verify(workspace: Path, ref: str | None) -> list[Check]:
 
 def _check_release(ref: str, imported: dict[str, str]) -> list[Check]:
     """imported: file name -> sha256 of the release as the workspace took it in, empty where it is another one."""
-    folder = locate_release(ref, None)
     release: Release | QuarryError
+    try:
+        folder = locate_release(ref, None)
+    except QuarryError as error:
+        if not imported:
+            raise
+        # Named by the workspace, not by the user: what the workspace holds can still be checked.
+        return [Check("release", None, f"the workspace's release cannot be had: {error}")]
     try:
         release = read_release(folder, ref)
     except QuarryError as error:

@@ -15,7 +15,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from quarry_harness.chunking import MAX_BLOB_BYTES, chunk_blob, source_text
-from quarry_harness.errors import EnvironmentProblem
+from quarry_harness.errors import EnvironmentProblem, InvalidInputError
+from quarry_harness.fetching import absent_blobs
 from quarry_harness.git import list_tree, read_blobs
 from quarry_harness.languages import dialect_of_path, reads_headers_as_cpp
 from quarry_harness.stages.workspace import (
@@ -24,7 +25,7 @@ from quarry_harness.stages.workspace import (
     listing_state,
     missing_revision,
     repository_folder,
-    require_release,
+    require_fetched,
 )
 from quarry_harness.store import RevisionRow, Store
 from quarry_harness.types import Progress, TreeEntry
@@ -32,6 +33,7 @@ from quarry_harness.types import Progress, TreeEntry
 FILE_MODES = frozenset({"100644", "100755", "100664"})
 _TREE_SKIPS = {"120000": "symlink", "160000": "submodule"}
 NOT_SOURCE = "not_source"
+DAMAGED = "Delete that folder, then run quarry fetch and quarry chunk again."
 
 # A worker hands back what it has when the text it holds grows past this, so memory is bounded by jobs, not by blobs.
 _HAND_BACK_BYTES = 8_000_000
@@ -51,13 +53,14 @@ def chunk(workspace: Path, image: str, jobs: int, progress: Progress) -> dict[st
 
     Keys: revisions, files, blobs, parsed and parsed_bytes (blobs parsed now), chunks, bytes (of the distinct blobs),
     seconds, skipped {reason: files}, other_files (not of the eleven languages), missing (revisions that were not
-    fetched), listed (revisions listed now).
+    fetched), listed (revisions listed now). Raises InvalidInputError, after the others are chunked and kept, where a
+    repository is damaged.
     """
     started = time.monotonic()
     rules = chunk_rules()
     state = listing_state(rules)
     with Store.open(workspace) as store, _pool(jobs) as pool:
-        require_release(store)
+        revisions = require_fetched(store, image)
         store.drop_stale_blobs(rules)
         revisions = store.revisions(image)
         have = [r for r in revisions if r.status in HAVE]
@@ -66,14 +69,23 @@ def chunk(workspace: Path, image: str, jobs: int, progress: Progress) -> dict[st
             if revision.rules != state:
                 waiting.setdefault(revision.repo, []).append(revision)
         parsed = parsed_bytes = 0
+        damaged: list[InvalidInputError] = []
         for done, (repo, group) in enumerate(waiting.items()):
             progress(done, len(waiting), repo)
-            with store.transaction():
-                folder = repository_folder(workspace, repo)
-                blobs, size = _chunk_repository(store, folder, group, rules, state, pool, ahead=2 * jobs)
+            try:
+                with store.transaction():
+                    folder = repository_folder(workspace, repo)
+                    blobs, size = _chunk_repository(store, folder, group, rules, state, pool, ahead=2 * jobs)
+            except InvalidInputError as error:
+                # One damaged repository must not keep the others waiting.
+                damaged.append(error)
+                continue
             parsed += blobs
             parsed_bytes += size
             progress(done + 1, len(waiting), repo)
+        if damaged:
+            more = f" ({len(damaged) - 1} more repositories are damaged)" if len(damaged) > 1 else ""
+            raise InvalidInputError(f"{damaged[0].message}{more}", f"{DAMAGED} The other repositories are chunked.")
         summary = store.chunk_summary([r.id for r in have])
     return {
         "revisions": len(have),
@@ -188,9 +200,13 @@ def parse_blobs(
     blob_rows: list[tuple[Any, ...]] = []
     chunk_rows: list[tuple[Any, ...]] = []
     held = 0
+    # What the fetch left out on purpose, for its size.
+    left_out = {absent.oid for absent in absent_blobs(folder)}
     for blob, (_, size, data) in zip(blobs, _read(folder, blobs), strict=False):
         if data is None:
-            status = "blob_missing" if size < 0 else "too_large"
+            if size < 0 and blob.oid not in left_out:
+                raise InvalidInputError(f"{folder}: blob {blob.oid} is missing.", DAMAGED)
+            status = "too_large"
             blob_rows.append((*blob, rules[blob.dialect], max(size, 0), 0, status, 0))
             continue
         parsed = chunk_blob(data, blob.dialect)

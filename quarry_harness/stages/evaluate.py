@@ -14,12 +14,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from quarry_harness import __version__, measures, models
+from quarry_harness import __version__, documents, measures, models, retrieve, runs
 from quarry_harness.documents import document_text
 from quarry_harness.errors import UsageError
 from quarry_harness.languages import PROFILES
 from quarry_harness.retrieve import top_k
-from quarry_harness.runs import document_ids, is_whole, per_query_table, qrels_line, read_result, trec_line, write_run
+from quarry_harness.runs import GRADES, document_ids, per_query_table, qrels_line, read_result, trec_line, write_run
 from quarry_harness.stages.workspace import (
     HAVE,
     chunk_rules,
@@ -28,13 +28,14 @@ from quarry_harness.stages.workspace import (
     require_chunked,
     resolution_state,
     runs_folder,
+    source_state,
 )
 from quarry_harness.store import RevisionRow, Store
 from quarry_harness.types import Progress
+from quarry_harness.verify import verify_files
 
 # Part of every run's identity: raise when the same settings would give other bytes.
 RUN_FORMAT = "1"
-DEFAULT_DEPTH = 100
 
 
 class EvalQuery(NamedTuple):
@@ -70,7 +71,7 @@ class Outcome:
     run: list[str]
     qrels: list[str]
     row: dict[str, Any]
-    no_result: str  # "" where there is one
+    no_result: str  # "" where there is one, or no gold unit to find
 
 
 def evaluate(
@@ -94,7 +95,7 @@ def evaluate(
         identity = _identity(store, model, image, profile, depth, state)
         run_id = f"{models.check_name(model_name)}-{image}-{digest(identity)[:12]}"
         folder = runs_folder(workspace) / run_id
-        if is_whole(folder, store.run_files(run_id)):
+        if store.run_files(run_id) and all(check.ok for check in verify_files(store.run_files(run_id), folder)):
             return read_result(folder) | {"folder": str(folder), "done_before": True}
         outcomes = _rank_all(store, model, image, profile, depth, revisions, progress, run_id)
         result = {"run_id": run_id, "model": models.check_name(model_name)} | _result(store, outcomes, image, revisions)
@@ -108,7 +109,7 @@ def evaluate(
             result,
             timing,
         )
-        store.record_run(run_id, model_name, image, digest(identity), files)
+        store.record_run(run_id, models.check_name(model_name), image, digest(identity), files)
     return result | {"folder": str(folder), "done_before": False}
 
 
@@ -118,6 +119,8 @@ def _identity(
     """Everything that could change a byte of the run file."""
     return {
         "run_format": RUN_FORMAT,
+        "code": source_state(documents, measures, retrieve, runs),
+        "release": [release_name(store.meta("release_ref") or ""), store.meta("release_version")],
         "release_files": store.release_files(),
         "selection": digest(store.selected_tasks()),
         "resolutions": state,
@@ -190,14 +193,20 @@ def _rank_revision(
         found = [index_of[g.path, g.blob, g.chunk] if g.tier else -1 for g in labels]
         outcomes[query.ordinal] = Outcome(
             [trec_line(query.query_id, ids[index], rank, row[index], tag) for index, rank in rank_of.items()],
-            sorted(
-                qrels_line(query.query_id, ids[index] if index >= 0 else f"unresolved:{n}", g.relevance)
-                for n, (index, g) in enumerate(zip(found, labels, strict=True))
-            ),
+            _qrels(query, found, labels, ids),
             _row(query, labels, [rank_of.get(index, 0) for index in found], len(ids), len(rank_of)),
-            "" if rank_of else _why_empty(revision, ids),
+            "" if rank_of or not labels else _why_empty(revision, ids),
         )
     return outcomes
+
+
+def _qrels(query: EvalQuery, found: Sequence[int], labels: Sequence[GoldLabel], ids: Sequence[str]) -> list[str]:
+    """The query's qrels lines: a document once, with its highest grade; an unresolved unit as one nobody can find."""
+    grades: dict[str, str] = {}
+    for number, (index, label) in enumerate(zip(found, labels, strict=True)):
+        document = ids[index] if index >= 0 else f"unresolved:{number}"
+        grades[document] = max(grades.get(document, label.relevance), label.relevance, key=GRADES.__getitem__)
+    return sorted(qrels_line(query.query_id, document, relevance) for document, relevance in grades.items())
 
 
 def _why_empty(revision: RevisionRow | None, ids: Sequence[str]) -> str:
@@ -259,6 +268,7 @@ def _result(store: Store, outcomes: Sequence[Outcome], image: str, revisions: Se
         "release_tasks": counts["tasks"],
         "units": sum(row["gold_units"] for row in rows),
         "unresolved_units": sum(row["unresolved_units"] for row in rows),
+        "revisions_missing": sum(r.status not in HAVE for r in revisions),
         "measures": summary(queries)["micro"],
         "pooled": measures.pooled_recall(queries),
         "rollup": _rollup(queries),

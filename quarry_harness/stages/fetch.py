@@ -6,24 +6,21 @@ import json
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from quarry_harness.errors import UsageError
-from quarry_harness.fetching import FetchPolicy, FetchReport, fetch_pins
-from quarry_harness.git import has_revision, require_git
+from quarry_harness.errors import EnvironmentProblem, InvalidInputError, UsageError
+from quarry_harness.fetching import FetchOutcome, FetchPolicy, FetchReport, fetch_pins, repository_url
+from quarry_harness.git import pinned_revisions, require_git
 from quarry_harness.hub import hub_source, locate_release
 from quarry_harness.languages import dialect_of_path
 from quarry_harness.release import corpus_revision, read_release, select_tasks
 from quarry_harness.stages.workspace import HAVE, release_name, repository_folder
 from quarry_harness.store import FILE_NAME, Store
 from quarry_harness.types import Progress, Release
-
-# What may be different on another try; the other outcomes are facts about the data.
-RETRYABLE = frozenset({"unreachable", "rate_limited", "timed_out", "disk_full", "access_denied", "failed"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +65,11 @@ def fetch(
     )
     revisions = _corpus_revisions(release)
     pins, without = _pins(chosen, revisions, image)
+    if not pins:
+        raise UsageError(
+            f"{release_name(release.ref)}: the release states no revision at {image} for any of these tasks.",
+            "Choose another --image, or other tasks.",
+        )
     started = time.monotonic()
     result: dict[str, Any] = {
         "release": release_name(release.ref),
@@ -84,6 +86,7 @@ def fetch(
         if store.meta("release_fingerprint") != release.fingerprint:
             store.import_release(release, revisions)
         store.set_meta("release_ref", release.ref)
+        store.set_meta("release_version", release.version)
         store.select_tasks(
             [(task.repo, task.task_id) for task in chosen.tasks],
             {"filters": asdict(selection), "tasks": len(chosen.tasks), "of": len(release.tasks)},
@@ -145,10 +148,9 @@ def _pins(chosen: Release, revisions: dict[tuple[str, str], str], image: str) ->
 
 def _dry_run(workspace: Path, pins: dict[str, list[str]]) -> dict[str, Any]:
     present = sum(
-        has_revision(repository_folder(workspace, repo), sha)
+        len(pinned_revisions(repository_folder(workspace, repo), shas))
         for repo, shas in pins.items()
         if repository_folder(workspace, repo).exists()
-        for sha in shas
     )
     return {"dry_run": True, "present": present, "to_fetch": sum(map(len, pins.values())) - present}
 
@@ -180,6 +182,8 @@ def _fetch_all(
     progress: Progress,
 ) -> list[FetchReport]:
     """Fetches the repositories side by side; each one's outcomes are kept as soon as it is done."""
+    for repo in pins:
+        repository_url(repo, template)  # a template that cannot work is told once, before anything is tried
     reports = []
     progress(0, len(pins), "repositories")
     with ThreadPoolExecutor(jobs) as pool:
@@ -197,7 +201,7 @@ def _fetch_all(
         }
         try:
             for future in as_completed(waiting):
-                report = future.result()
+                report = _report(future, waiting[future], pins)
                 reports.append(report)
                 store.record_revisions(_kept(report))
                 progress(len(reports), len(pins), report.repo)
@@ -205,6 +209,15 @@ def _fetch_all(
             pool.shutdown(wait=False, cancel_futures=True)
             raise
     return sorted(reports, key=lambda report: report.repo)
+
+
+def _report(future: Future[FetchReport], repo: str, pins: dict[str, list[str]]) -> FetchReport:
+    """A repository's report; a repository that is itself at fault has one, too, so that the others go on."""
+    try:
+        return future.result()
+    except (InvalidInputError, EnvironmentProblem) as error:
+        outcomes = tuple(FetchOutcome(sha, "failed", str(error)) for sha in pins[repo])
+        return FetchReport(repo, "", "", outcomes, (), 0, 0, 0.0)
 
 
 def _kept(report: FetchReport) -> list[tuple[str, str, str, str]]:

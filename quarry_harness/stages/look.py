@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +20,9 @@ def chunks_of(path: Path, profile: str) -> Iterator[dict[str, Any]]:
     followed. Raises OSError where the path itself cannot be read.
     """
     kinds = PROFILES[profile]
-    # A header's language: by the other files of the folder given, or of the folder that the file lies in.
-    cpp_headers = reads_headers_as_cpp(name for name, _ in _walk(path if path.is_dir() else path.parent))
-    for name, file in _sources(path):
+    cpp_headers = _cpp_headers(path)
+    unreadable: list[OSError] = []
+    for name, file in _sources(path, unreadable.append):
         dialect = dialect_of_path(name, cpp_headers)
         if dialect is None:
             continue
@@ -33,18 +33,27 @@ def chunks_of(path: Path, profile: str) -> Iterator[dict[str, Any]]:
         for row in rows:
             if kinds is None or row["kind"] in kinds:
                 yield {"path": shown, **row}
+    for error in unreadable:
+        yield {"path": str(error.filename), "skipped": f"unreadable: {error.strerror}"}
 
 
-def _sources(path: Path) -> Iterator[tuple[str, Path]]:
+def _cpp_headers(path: Path) -> bool:
+    """A header's language: by the other files of the folder given, or of the folder that the file lies in."""
+    if path.is_dir():
+        return reads_headers_as_cpp(name for name, _ in _walk(path))
+    return path.suffix == ".h" and reads_headers_as_cpp(sibling.name for sibling in path.parent.iterdir())
+
+
+def _sources(path: Path, refused: Callable[[OSError], None]) -> Iterator[tuple[str, Path]]:
     if not path.is_dir():
         with path.open("rb"):
             yield path.as_posix(), path
         return
-    yield from sorted(_walk(path))
+    yield from sorted(_walk(path, refused))
 
 
-def _walk(folder: Path) -> Iterator[tuple[str, Path]]:
-    for directory, subdirectories, files in os.walk(folder):
+def _walk(folder: Path, refused: Callable[[OSError], None] | None = None) -> Iterator[tuple[str, Path]]:
+    for directory, subdirectories, files in os.walk(folder, onerror=refused):
         subdirectories[:] = [name for name in subdirectories if name not in _VERSION_CONTROL]
         for name in files:
             file = Path(directory, name)

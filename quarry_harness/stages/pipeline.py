@@ -11,7 +11,8 @@ from quarry_harness.errors import EnvironmentProblem
 from quarry_harness.stages.canonicalize import canonicalize, check_lines
 from quarry_harness.stages.chunk import chunk
 from quarry_harness.stages.evaluate import evaluate
-from quarry_harness.stages.fetch import RETRYABLE, Selection, fetch
+from quarry_harness.stages.fetch import Selection, fetch
+from quarry_harness.stages.workspace import RETRYABLE
 from quarry_harness.types import Progress
 
 

@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import hashlib
+import inspect
 import json
 from collections.abc import Sequence
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
-from quarry_harness.canonicalize import REVISION_MISSING
+from quarry_harness import canonicalize, languages
 from quarry_harness.chunking import fingerprint
-from quarry_harness.errors import UsageError
+from quarry_harness.errors import EnvironmentProblem, UsageError
 from quarry_harness.languages import LANGUAGE_OF_DIALECT, PROFILES
 from quarry_harness.store import RevisionRow, Store
 
 # Part of the state of a listing: raise it when the choice of files or of their language changes.
 LISTING_RULES = "1"
 HAVE = ("fetched", "present")
+# What may be different on another try; the other outcomes of a fetch are facts about the data.
+RETRYABLE = frozenset({"unreachable", "rate_limited", "timed_out", "disk_full", "access_denied", "failed"})
 
 
 def repository_folder(workspace: Path, repo: str) -> Path:
@@ -44,9 +48,14 @@ def digest(value: Any) -> str:
     return hashlib.sha256(json.dumps(value, sort_keys=True, ensure_ascii=False).encode("utf-8")).hexdigest()
 
 
+def source_state(*modules: ModuleType) -> str:
+    """Returns a digest of modules' source: what is kept under it is made again when their code changes."""
+    return digest([inspect.getsource(module) for module in modules])
+
+
 def listing_state(rules: dict[str, str]) -> str:
     """Returns what a revision's listing is marked with when it was made under the present rules."""
-    return digest([LISTING_RULES, rules])
+    return digest([LISTING_RULES, source_state(languages), rules])
 
 
 def require_release(store: Store) -> None:
@@ -57,15 +66,33 @@ def require_release(store: Store) -> None:
         )
 
 
-def require_chunked(store: Store, image: str) -> list[RevisionRow]:
-    """Returns the revisions of the selection; UsageError where one that could be chunked is not yet."""
+def require_fetched(store: Store, image: str) -> list[RevisionRow]:
+    """Returns the revisions of the selection; UsageError where there is none at this image or one was never tried."""
     require_release(store)
     revisions = store.revisions(image)
+    if not revisions:
+        raise UsageError(f"The selection has no revision at {image}.", "Choose another --image, or other tasks.")
     untried = [r for r in revisions if r.status == ""]
     if untried:
         raise UsageError(
             f"{len(untried)} of {len(revisions)} revisions of the selection were never fetched for {image}.",
             f"First run: quarry fetch --image {image}",
+        )
+    return revisions
+
+
+def require_chunked(store: Store, image: str) -> list[RevisionRow]:
+    """Returns the revisions of the selection, everything that exists of them chunked.
+
+    Raises UsageError where one is not chunked yet, EnvironmentProblem where one could not be had and another try may
+    bring it: a number over half the corpora would look like a result.
+    """
+    revisions = require_fetched(store, image)
+    again = [r for r in revisions if r.status in RETRYABLE]
+    if again:
+        raise EnvironmentProblem(
+            f"{again[0].repo}@{again[0].sha}: {again[0].reason} ({len(again)} of {len(revisions)} revisions like it).",
+            f"What was fetched is kept; run again: quarry fetch --image {image}",
         )
     state = listing_state(chunk_rules())
     waiting = [r for r in revisions if r.status in HAVE and r.rules != state]
@@ -86,11 +113,12 @@ def resolution_state(store: Store, image: str, profile: str, revisions: Sequence
             store.selected_tasks(),
             image,
             None if kinds is None else sorted(kinds),
-            [[r.repo, r.sha, r.status in HAVE, r.rules] for r in revisions],
+            [[r.repo, r.sha, r.status, r.rules] for r in revisions],
+            source_state(canonicalize),
         ]
     )
 
 
 def missing_revision(revision: RevisionRow) -> dict[str, str]:
     """Returns the JSON row of a revision that could not be had."""
-    return {"repo": revision.repo, "revision": revision.sha, "reason": revision.reason or REVISION_MISSING}
+    return {"repo": revision.repo, "revision": revision.sha, "reason": revision.reason or canonicalize.REVISION_MISSING}

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from quarry_harness.errors import UsageError
+from quarry_harness.store import upkeep
 from quarry_harness.store.database import Database, Row
 from quarry_harness.types import GoldUnit, Release
 
@@ -89,7 +90,7 @@ class Store:
                 self._db.connection.execute(f"DELETE FROM {table}")
             # Which files a listing keeps depends on the paths that gold names.
             self._db.connection.execute("UPDATE revision SET rules = ''")
-            self._db.connection.execute("DELETE FROM meta WHERE key LIKE 'resolved:%'")
+            self._db.connection.execute("DELETE FROM meta WHERE key LIKE 'resolved:%' OR key = 'selection'")
             self.set_meta("release_ref", release.ref)
             self.set_meta("release_version", release.version)
             self.set_meta("release_fingerprint", release.fingerprint)
@@ -122,6 +123,15 @@ class Store:
                     for i, u in enumerate(g.units)
                 ],
             )
+
+    def first_seen(self, ref: str) -> tuple[str, str] | None:
+        """Returns (lasting reference, fingerprint) of what a reference meant when it was first taken in."""
+        rows = self._db.rows("SELECT lasting, fingerprint FROM seen WHERE ref = ?", [ref])
+        return (rows[0][0], rows[0][1]) if rows else None
+
+    def record_seen(self, ref: str, lasting: str, fingerprint: str) -> None:
+        """Keeps what a reference means; the first word stands."""
+        self._db.connection.execute("INSERT OR IGNORE INTO seen VALUES (?, ?, ?)", [ref, lasting, fingerprint])
 
     def select_tasks(self, keys: Iterable[tuple[str, str]], description: dict[str, Any]) -> None:
         """Makes the tasks named (repo, task id) the workspace's selection; description says how they were chosen."""
@@ -191,20 +201,50 @@ class Store:
 
     # -- revisions ----------------------------------------------------------------------------------------------------
 
-    def record_revisions(self, outcomes: Iterable[tuple[str, str, str, str]]) -> None:
-        """Keeps (repo, sha, status, reason) of a fetch; a revision already known keeps its id and listing."""
-        with self.transaction():
-            for repo, sha, status, reason in outcomes:
-                known = self._db.one("SELECT id FROM revision WHERE repo = ? AND sha = ?", [repo, sha])
-                if known is None:
-                    self._db.connection.execute(
-                        "INSERT INTO revision SELECT coalesce(max(id), -1) + 1, ?, ?, ?, ?, '', 0 FROM revision",
-                        [repo, sha, status, reason],
-                    )
-                else:
-                    self._db.connection.execute(
-                        "UPDATE revision SET status = ?, reason = ? WHERE id = ?", [status, reason, known]
-                    )
+    def record_revisions(self, outcomes: Iterable[tuple[str, str, str, str]], asked: str = "") -> None:
+        """Keeps (repo, sha, status, reason) of a fetch, and where it was asked for.
+
+        A revision already known keeps its id and listing.
+        """
+        rows = pa.table([list(column) for column in zip(*outcomes, strict=True)], ["repo", "sha", "status", "reason"])
+        with self.transaction(), self._db.incoming(rows):
+            self._db.connection.execute(
+                "UPDATE revision SET status = i.status, reason = i.reason, asked = ? FROM incoming i"
+                " WHERE revision.repo = i.repo AND revision.sha = i.sha",
+                [asked],
+            )
+            self._db.connection.execute(
+                "INSERT INTO revision SELECT (SELECT coalesce(max(id), -1) FROM revision) + row_number() OVER (),"
+                " repo, sha, status, reason, '', 0, ? FROM incoming ANTI JOIN revision USING (repo, sha)",
+                [asked],
+            )
+
+    def known_revisions(self) -> dict[tuple[str, str], tuple[str, str, str]]:
+        """Returns (repo, sha) -> (status, reason, where it was asked for) of every revision ever tried."""
+        rows = self._db.rows("SELECT repo, sha, status, reason, asked FROM revision")
+        return {(repo, sha): (status, reason, asked) for repo, sha, status, reason, asked in rows}
+
+    def record_move(self, repo: str, url: str, note: str) -> None:
+        """Keeps where a host said that a repository is now; an empty note forgets it."""
+        self._db.connection.execute("DELETE FROM moved WHERE repo = ?", [repo])
+        if note:
+            self._db.connection.execute("INSERT INTO moved VALUES (?, ?, ?)", [repo, url, note])
+
+    def moves(self) -> list[Row]:
+        """Returns (repo, url, note) of every repository that has moved."""
+        return self._db.rows("SELECT repo, url, note FROM moved ORDER BY repo")
+
+    def needed_revisions(self) -> set[tuple[str, str]]:
+        """Returns (repo, sha) of every revision that the release needs, at both images, selected or not."""
+        return upkeep.needed_revisions(self._db)
+
+    def unneeded(self) -> dict[str, int]:
+        """Returns how many rows nothing in the release needs: of revision, entry, blob and chunk."""
+        return upkeep.unneeded(self._db)
+
+    def drop_unneeded(self) -> None:
+        """Removes those rows, all or none."""
+        upkeep.drop_unneeded(self._db)
 
     def revisions(self, image: str) -> list[RevisionRow]:
         """Returns the revisions that the selection needs at one image, by repo and sha; id -1 where never tried."""
@@ -244,20 +284,22 @@ class Store:
 
     def drop_stale_blobs(self, rules: dict[str, str]) -> int:
         """Removes blobs and chunks made under other rules than those given per dialect; returns how many blobs."""
-        stale = [
-            number
-            for number, dialect, made_under in self._db.rows("SELECT id, dialect, rules FROM blob")
-            if rules.get(dialect) != made_under
-        ]
+        current = pa.table({"dialect": list(rules), "rules": list(rules.values())}, _RULES_SCHEMA)
+        self._db.connection.register("incoming", current)
+        stale = int(self._db.one("SELECT count(*) FROM blob ANTI JOIN incoming USING (dialect, rules)"))
         if stale:
             with self.transaction():
-                self._db.connection.register("incoming", pa.table({"id": stale}))
-                self._db.connection.execute("DELETE FROM chunk WHERE blob IN (SELECT id FROM incoming)")
-                self._db.connection.execute("DELETE FROM entry WHERE blob IN (SELECT id FROM incoming)")
-                self._db.connection.execute("DELETE FROM blob WHERE id IN (SELECT id FROM incoming)")
-                self._db.connection.execute("UPDATE revision SET rules = ''")
-                self._db.connection.unregister("incoming")
-        return len(stale)
+                run = self._db.connection.execute
+                run("CREATE TEMP TABLE stale AS SELECT id FROM blob ANTI JOIN incoming USING (dialect, rules)")
+                for table, column in (("chunk", "blob"), ("entry", "blob"), ("blob", "id")):
+                    run(f"DELETE FROM {table} WHERE {column} IN (SELECT id FROM stale)")
+                run("DROP TABLE stale")
+                run("UPDATE revision SET rules = ''")
+                # Blob ids are used again: a resolution must not outlive the chunk it names.
+                run("DELETE FROM resolution")
+                run("DELETE FROM meta WHERE key LIKE 'resolved:%'")
+        self._db.connection.unregister("incoming")
+        return stale
 
     def next_blob_id(self) -> int:
         """Returns the first free blob id."""
@@ -416,4 +458,5 @@ _UNIT_COLUMNS = (
     *("start_line", "end_line", "relevance", "revision"),
 )
 _PAIR_SCHEMA = pa.schema([("oid", pa.string()), ("dialect", pa.string()), ("rules", pa.string())])
+_RULES_SCHEMA = pa.schema([("dialect", pa.string()), ("rules", pa.string())])
 _CORPUS_ORDER = " ORDER BY e.path, c.start_line, c.end_line, c.name, c.ordinal"

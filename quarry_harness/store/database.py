@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from quarry_harness.errors import EnvironmentProblem, InvalidInputError
 
-SCHEMA_VERSION = "1"
+SCHEMA_VERSION = "2"
 
 # DuckDB takes 80% of the machine otherwise; past this it spills to a folder beside the file.
 MEMORY_LIMIT = "256MB"
@@ -38,6 +38,10 @@ class Database:
             raise _opening_problem(path, error) from error
         try:
             if not self.rows("SELECT 1 FROM information_schema.tables LIMIT 1"):
+                if read_only:
+                    # A process was killed between making the file and making the tables.
+                    self.connection.close()
+                    self.connection = duckdb.connect(str(path), config={"memory_limit": MEMORY_LIMIT})
                 self._create()
             self._check_version()
         except duckdb.Error as error:
@@ -126,7 +130,7 @@ _REBUILD = (
 def _opening_problem(path: Path, error: Exception) -> Exception:
     words = str(error)
     holder = re.search(r"\(PID (\d+)", words)
-    if "lock" in words.lower():
+    if "Could not set lock" in words or "Conflicting lock" in words:
         who = f"process {holder[1]}" if holder else "another process"
         return EnvironmentProblem(
             f"{path}: the workspace is in use by {who}.",

@@ -6,6 +6,9 @@ CREATE TABLE meta (key VARCHAR PRIMARY KEY, value VARCHAR NOT NULL);
 -- The release, as imported. Ordinals are the release's own row order.
 CREATE TABLE release_file (name VARCHAR PRIMARY KEY, sha256 VARCHAR NOT NULL);
 
+-- What a reference to a release of the hub meant when the workspace first took it in.
+CREATE TABLE seen (ref VARCHAR PRIMARY KEY, lasting VARCHAR NOT NULL, fingerprint VARCHAR NOT NULL);
+
 CREATE TABLE task (
     ordinal INTEGER NOT NULL, repo VARCHAR NOT NULL, task_id VARCHAR NOT NULL, language VARCHAR NOT NULL,
     selected BOOLEAN NOT NULL
@@ -27,11 +30,16 @@ CREATE TABLE gold_unit (
     start_line INTEGER NOT NULL, end_line INTEGER NOT NULL, relevance VARCHAR NOT NULL, revision VARCHAR NOT NULL
 );
 
--- fetch: one row a pinned revision. rules is what its listing was made under, '' before it was listed.
+-- fetch: one row a pinned revision. rules is what its listing was made under, '' before it was listed; asked is where
+-- the last fetch asked for it.
 CREATE TABLE revision (
     id INTEGER PRIMARY KEY, repo VARCHAR NOT NULL, sha VARCHAR NOT NULL, status VARCHAR NOT NULL,
-    reason VARCHAR NOT NULL, rules VARCHAR NOT NULL, other_files INTEGER NOT NULL, UNIQUE (repo, sha)
+    reason VARCHAR NOT NULL, rules VARCHAR NOT NULL, other_files INTEGER NOT NULL,
+    asked VARCHAR NOT NULL, UNIQUE (repo, sha)
 );
+
+-- fetch: repositories that their host has moved.
+CREATE TABLE moved (repo VARCHAR NOT NULL, url VARCHAR NOT NULL, note VARCHAR NOT NULL);
 
 -- chunk: the files of each revision that are sources of the eleven languages, or that gold names.
 -- blob -1 where the file is skipped by what the tree alone says; status then has the reason, else "source".
