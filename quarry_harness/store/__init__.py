@@ -206,7 +206,10 @@ class Store:
 
         A revision already known keeps its id and listing.
         """
-        rows = pa.table([list(column) for column in zip(*outcomes, strict=True)], ["repo", "sha", "status", "reason"])
+        given = list(outcomes)
+        if not given:
+            return
+        rows = pa.table([list(column) for column in zip(*given, strict=True)], ["repo", "sha", "status", "reason"])
         with self.transaction(), self._db.incoming(rows):
             self._db.connection.execute(
                 "UPDATE revision SET status = i.status, reason = i.reason, asked = ? FROM incoming i"
