@@ -205,7 +205,7 @@ def test_nesting_100_000_deep_ends_within_the_limit(dialect: str, monkeypatch: p
     monkeypatch.setattr(chunking, "PARSE_LIMIT_S", 0.5)
     for opening in (b"(", b"{", b"[", b"a(", b"class A {", b"if (a) {", b"<a>"):
         started = time.monotonic()
-        assert chunk_blob(opening * 100_000, dialect).status in ("parsed", "parse_timeout")
+        assert chunk_blob(opening * 100_000, dialect).status in ("parsed", "parse_timeout", "too_ambiguous")
         assert time.monotonic() - started < 10
 
 

@@ -174,7 +174,7 @@ def _swallowed(node: Node, scope: Scope, source: bytes) -> Iterable[Step]:
 
 
 _INSIDE_A_HEAD = frozenset({"parameter_list", "function_declarator", "pointer_declarator", "reference_declarator"})
-_SECOND_LOOKS = (SecondLook(re.compile(rb"\n[A-Za-z_][\w \t*&:<>,]*\("), _swallowed),)
+_SECOND_LOOKS = (SecondLook(re.compile(rb"\n[A-Za-z_][\w \t*&:<>,]*\("), _swallowed, in_errors=True),)
 
 
 def _class(node: Node, scope: Scope, source: bytes) -> Iterable[Step]:

@@ -47,23 +47,25 @@ def mask_directives(source: bytes) -> bytes:
     """
     pieces: list[bytes] = []
     kept_to = 0
-    hidden_from: list[int] = []  # for each open #if: where its blanked branch starts, or -1 while its first one runs
+    branches: list[bool] = []  # for each open #if: whether its #else or #elif has been reached
+    hidden = 0  # how many of them are true
     for match in _DIRECTIVE.finditer(source):
         word = match.group(1)
-        hidden = any(start >= 0 for start in hidden_from)
+        was_hidden = hidden > 0
         if word == b"if":
-            hidden_from.append(-1)
-        elif word in (b"else", b"elif") and hidden_from:
-            hidden_from[-1] = max(hidden_from[-1], match.start(), 0)
-        elif word == b"endif" and hidden_from:
-            hidden_from.pop()
-        still_hidden = any(start >= 0 for start in hidden_from)
-        if not hidden:
+            branches.append(False)
+        elif word in (b"else", b"elif") and branches:
+            hidden += not branches[-1]
+            branches[-1] = True
+        elif word == b"endif" and branches:
+            hidden -= branches.pop()
+        if not was_hidden:
             pieces.append(source[kept_to : match.start()])
             kept_to = match.start()
-        if not still_hidden:
+        if hidden == 0:
             pieces.append(_blank(source[kept_to : match.end()]))
             kept_to = match.end()
+    # What stands after an #else that nothing ends is kept: a file cut short is no reason to hide its rest.
     return b"".join([*pieces, source[kept_to:]])
 
 

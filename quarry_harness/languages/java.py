@@ -34,7 +34,7 @@ _SECOND_LOOKS = (
     SecondLook(_NEW, _local_type),
     *(
         # One pattern a word, each with a literal beginning, is several times as fast as one for all.
-        SecondLook(re.compile(word + rb"(?=\s+\w)"), _local_type, word)
+        SecondLook(re.compile(word + rb"(?=\s+\w)"), _local_type, word=word)
         for word in (b"class", b"interface", b"enum", b"record")
     ),
 )

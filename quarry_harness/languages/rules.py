@@ -64,6 +64,7 @@ class SecondLook:
 
     pattern: re.Pattern[bytes]
     hook: Hook
+    in_errors: bool = False  # only a tree with errors can hold such a place
     word: bytes = b""  # what every match holds: a blob without it is not searched
     not_inside: frozenset[str] = frozenset()  # nodes between the body and the place that make it none
 

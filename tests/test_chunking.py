@@ -1,0 +1,180 @@
+"""What a parser or a broken file must not do to the chunks, and the rules that the traps do not cover."""
+
+import time
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from quarry_harness import chunking
+from quarry_harness.chunking import chunk_blob
+from quarry_harness.languages import PROFILES
+from quarry_harness.languages.csharp import mask_directives
+
+QUARRY = PROFILES["quarry"] or frozenset()
+
+
+def chunks(source: str, dialect: str) -> list[tuple[str, str, str, int, int]]:
+    parsed = chunk_blob(source.encode(), dialect)
+    assert parsed.status == "parsed"
+    return [(c.kind, c.qualified_name, c.container, c.start_line, c.end_line) for c in parsed.chunks]
+
+
+# Limits.
+
+
+@pytest.mark.parametrize(
+    ("pattern", "dialect"), [(b"a<", "java"), (b"a => ", "java"), (b"a<", "csharp"), (b"a => ", "c"), (b"a<(b)", "cpp")]
+)
+def test_what_the_parser_cannot_bear_is_not_given_to_it(pattern: bytes, dialect: str) -> None:
+    started = time.monotonic()
+    assert chunk_blob(pattern * 100_000, dialect).status == "too_ambiguous"
+    assert time.monotonic() - started < 1
+
+
+@pytest.mark.parametrize(
+    "filler", ["/* " + "=" * 2_000 + " */", "// " + "<" * 2_000, 'const char *t = "' + "<p>" * 2_000 + '";']
+)
+def test_signs_in_comments_and_strings_are_borne(filler: str) -> None:
+    source = filler + "\nint f(void) { return 1; }\n"
+    assert [name for _, name, *_ in chunks(source, "c")] == ["f"]
+
+
+def test_the_work_limit_does_not_depend_on_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    source = b"def f():\n    return 1\n" * 2_000
+    monkeypatch.setattr(chunking, "PARSE_LIMIT_S", 0.0)
+    monkeypatch.setattr(chunking, "PARSE_STEPS", 10)
+    assert chunk_blob(source, "python").status == "parse_timeout"
+    monkeypatch.setattr(chunking, "PARSE_LIMIT_S", 30.0)
+    assert chunk_blob(source, "python").status == "parse_timeout"
+    monkeypatch.setattr(chunking, "PARSE_STEPS", 1_000_000)
+    assert len(chunk_blob(source, "python").chunks) == 2_000
+
+
+@pytest.mark.parametrize(
+    ("source", "dialect"),
+    [
+        ("class A { void f() {" + "new A();" * 60_000 + "}}", "java"),
+        ("class A { void f() {" + "new A() { void g() {" * 20_000, "java"),
+        ("class A { void f() {" + "if (a) { new A(1) ;" * 20_000, "java"),
+        ("function f() { return { a() { " * 20_000, "javascript"),
+        ("a.prototype.b = " * 20_000 + "function () {}", "javascript"),
+        ("int " + "(*" * 20_000 + "f" + ")(int)" * 20_000 + ";", "c"),
+        ("namespace a {" * 50_000, "cpp"),
+        ("#if A\n" * 50_000 + "class A { void f() {} }", "csharp"),
+    ],
+)
+def test_the_search_in_bodies_grows_no_faster_than_the_body(source: str, dialect: str) -> None:
+    started = time.monotonic()
+    assert chunk_blob(source.encode(), dialect).status == "parsed"
+    assert time.monotonic() - started < 20
+
+
+# C#: directives.
+
+
+@given(st.lists(st.sampled_from(["#if A\n", "#else\n", "#elif B\n", "#endif\r\n", "  x = 1;\n", "é #\n"]), max_size=30))
+@example(["#if A\n", "x\n", "#if B\n", "#else\n", "y\n", "#endif\r\n", "#else\n", "z\n", "#endif\r\n", "w\n"])
+def test_masking_keeps_every_offset_and_line(lines: list[str]) -> None:
+    source = "".join(lines).encode()
+    masked = mask_directives(source)
+    assert len(masked) == len(source)
+    assert [i for i, byte in enumerate(masked) if byte in b"\r\n"] == [i for i, b in enumerate(source) if b in b"\r\n"]
+    assert all(new in (old, ord(" ")) for new, old in zip(masked, source, strict=True))
+
+
+def test_masking_hides_the_other_branches_and_what_is_nested_in_them() -> None:
+    source = b"#if A\na\n#if B\nb\n#else\nc\n#endif\n#else\nd\n#if C\ne\n#endif\n#endif\nf\n"
+    assert mask_directives(source).split() == [b"a", b"b", b"f"]
+
+
+def test_a_primary_constructor_has_the_lines_of_its_header() -> None:
+    source = "class P(\n    int a,\n    int b)\n    : Base(a)\n    where T : new()\n{\n    int M() => a;\n}\n"
+    assert chunks(source, "csharp") == [("primary_constructor", "P.P", "P", 1, 4), ("method", "P.M", "P", 7, 7)]
+    assert chunks("record R(int A);\nclass Q { }\n", "csharp") == [("primary_constructor", "R.R", "R", 1, 1)]
+
+
+def test_the_superset_of_csharp_has_its_own_kinds() -> None:
+    source = (
+        "class C {\n int P => 1;\n ~C() {}\n public static C operator +(C a, C b) => a;\n"
+        " public static implicit operator int(C c) => 1;\n int this[int i] => i;\n delegate void D();\n"
+        " event E X { add {} remove {} }\n}\nvoid Local() {}\n"
+    )
+    found = {kind for kind, *_ in chunks(source, "csharp")}
+    assert found == {
+        *("property", "finalizer", "operator", "conversion_operator", "indexer", "delegate", "event"),
+        "local_function",
+    }
+    assert not found & QUARRY
+
+
+# C and C++: behind macros.
+
+
+def test_a_constructor_behind_a_macro_is_not_its_initialisers() -> None:
+    source = "class B {\n  API B(int a, int b) noexcept\n      : a_(a), b_(b), c_(0) {\n  }\n};\n"
+    assert [name for _, name, *_ in chunks(source, "cpp")] == ["B.B"]
+
+
+def test_declarators_tell_functions_from_variables() -> None:
+    source = (
+        "int *f(int);\nint (*g)(int);\nvoid (*signal(int s))(int);\nint (h)(void);\nint (*table[4])(int);\n"
+        "int a(int), b(int);\ntypedef int t(int);\nstruct S { int (*call)(int); };\n"
+    )
+    assert [name for _, name, *_ in chunks(source, "c")] == ["f", "signal", "h", "a", "b"]
+
+
+def test_a_function_swallowed_by_a_broken_one_is_found() -> None:
+    source = "int a(void) {\n#if X\n  if (1) {\n#else\n  if (2) {\n#endif\n  }\n}\n\nint b(void) {\n  return 1;\n}\n"
+    assert ("function", "b", "", 10, 12) in chunks(source, "c")
+
+
+def test_names_of_cpp_operators_and_conversions() -> None:
+    source = (
+        "struct S {\n  operator bool() const { return true; }\n  bool operator==(S o) const;\n  void operator()(int);\n"
+        '  virtual ~S() = default;\n  S();\n};\nlong operator""_km(unsigned long long v) { return v; }\n'
+    )
+    assert [(kind, name) for kind, name, *_ in chunks(source, "cpp")] == [
+        ("conversion_operator", "S.operator bool"),
+        ("method", "S.operator=="),
+        ("method", "S.operator()"),
+        ("destructor", "S.~S"),
+        ("constructor", "S.S"),
+        ("function", 'operator""_km'),
+    ]
+
+
+# JavaScript: what is assigned.
+
+
+def test_prototypes_and_globals_are_assigned_at_any_depth_and_locals_are_not() -> None:
+    source = (
+        "function wrap() {\n  function T() {}\n  T.prototype.a = function () {};\n  window.b = () => {};\n"
+        "  const local = {};\n  local.c = function () {};\n  return { d: () => 1, e() { return { f() {} }; } };\n}\n"
+    )
+    found = [(name, container) for kind, name, container, *_ in chunks(source, "javascript") if kind in QUARRY]
+    assert found == [("wrap", ""), ("T.a", "T"), ("b", ""), ("d", ""), ("e", ""), ("f", "")]
+
+
+def test_an_unnamed_default_export_is_only_in_the_superset() -> None:
+    assert [kind for kind, *_ in chunks("module.exports = function () {}\n", "javascript")] == ["default_export"]
+    assert [kind for kind, *_ in chunks("export default () => 1;\n", "javascript")] == ["default_export"]
+
+
+# Java and Scala: inside bodies.
+
+
+def test_java_classes_in_bodies_whatever_their_arguments() -> None:
+    source = (
+        "class C {\n  Object f = new A(\"a;b{\", ';', () -> { g(); }) { void one() {} };\n"
+        "  void m() {\n    x(new A(new B() { void two() {} }) { void three() {} });\n"
+        "    record R(int a) { void four() {} }\n    new int[] { 1 };\n  }\n"
+        "  enum E { X(new A() { void five() {} }) { void six() {} } }\n}\n"
+    )
+    names = [name.rpartition(".")[2] for _, name, *_ in chunks(source, "java")]
+    assert names == ["one", "m", "two", "three", "four", "five", "six"]
+
+
+def test_scala_members_of_an_anonymous_class_are_chunks_and_local_defs_are_not() -> None:
+    source = "object O {\n  def f = {\n    def local = 1\n    new T {\n      def g = 2\n    }\n  }\n}\n"
+    assert [(name, start, end) for _, name, _, start, end in chunks(source, "scala")] == [("O.f", 2, 7), ("O.g", 5, 5)]
