@@ -135,3 +135,8 @@ def test_chunks_of_a_file_keep_the_name_given_and_a_missing_path_is_told(quarry:
     assert [json.loads(line)["path"] for line in done.out.splitlines()] == ["sub/a.py"]
     assert "no/such: No such file or directory" in done.err
     assert done.code == 3
+
+
+def test_chunks_as_one_json_document_are_the_same_chunks(quarry: Quarry, folder: Path) -> None:
+    lines = [json.loads(line) for line in quarry("chunks", folder).out.splitlines()]
+    assert quarry("chunks", folder, "--json").json == lines != []

@@ -55,7 +55,8 @@ def status(workspace: Path, as_json: bool) -> int:
 @click.command()
 @click.argument("paths", nargs=-1, required=True, type=click.Path(path_type=Path))
 @profile_option
-def chunks(paths: tuple[Path, ...], profile: str) -> int:
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON list at the end instead of JSON lines.")
+def chunks(paths: tuple[Path, ...], profile: str, as_json: bool) -> int:
     """Print the chunks of files or folders as JSON lines, without a workspace.
 
     A folder's paths are relative to it. Files that have no chunks to give, and why, are named on standard error.
@@ -63,11 +64,14 @@ def chunks(paths: tuple[Path, ...], profile: str) -> int:
     from quarry_harness.stages.look import chunks_of
 
     code = OK
+    rows = []
     for path in paths:
         try:
             for row in chunks_of(path, profile):
                 if "skipped" in row:
                     click.echo(f"{row['path']}: skipped: {row['skipped']}", err=True)
+                elif as_json:
+                    rows.append(row)
                 else:
                     click.echo(json.dumps(row, ensure_ascii=False))
         except BrokenPipeError:
@@ -75,4 +79,6 @@ def chunks(paths: tuple[Path, ...], profile: str) -> int:
         except OSError as error:
             click.echo(f"{path}: {error.strerror}", err=True)
             code = UNREADABLE
+    if as_json:
+        print_result(rows, as_json, str)
     return code
