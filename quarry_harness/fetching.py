@@ -9,13 +9,11 @@ that nothing refers to.
 from __future__ import annotations
 
 import errno
-import glob
-import json
-import os
 import secrets
 import shutil
+import threading
 import time
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import chain
@@ -25,6 +23,18 @@ from filelock import FileLock, Timeout
 
 from quarry_harness.errors import EnvironmentProblem, InvalidInputError
 from quarry_harness.git import blob_sizes, check_revision, list_tree, one_line, pinned_revisions, run_git
+from quarry_harness.layout import (
+    CONFIG,
+    AbsentBlob,
+    absent_blobs,
+    parts,
+    pins,
+    shallow_roots,
+    sync,
+    write_absent,
+    write_pins,
+    write_shallow,
+)
 from quarry_harness.mirrors import Credentials, repository_url
 from quarry_harness.transport import GONE, MIRROR_CONFIG, Failure, FetchPolicy, Remote
 
@@ -39,13 +49,11 @@ __all__ = [
     "repository_url",
 ]
 
-ABSENT_FILE = "quarry-absent.jsonl"
 # More are not worth a round: each batch of 16 is one more request.
 _MAX_HAVES = 16
 _MAX_MISSING = 200_000
 _MAX_SPLITS = 8
 _MAX_WANTS = 10_000  # half a megabyte: git sends longer requests in pieces, which not every proxy takes
-_CONFIG = "[core]\n\trepositoryformatversion = 0\n\tfilemode = true\n\tbare = true\n"
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,15 +69,6 @@ class FetchOutcome:
     revision: str
     status: str
     reason: str = ""  # one line for people, "" where the status says it all
-
-
-@dataclass(frozen=True, slots=True)
-class AbsentBlob:
-    """A blob of a fetched revision that is not in the repository: over the limit, or large and not wanted."""
-
-    oid: str
-    path: str
-    size_bytes: int | None  # None where it was never looked at
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,11 +94,13 @@ def fetch_pins(
     *,
     policy: FetchPolicy | None = None,
     credentials: Credentials | None = None,
+    stop: threading.Event | None = None,
 ) -> FetchReport:
     """Makes `destination`, a bare repository, hold the revisions with all their trees and wanted blobs.
 
     All missing revisions come in one fetch of depth 1: two HTTP requests for a new repository, three for one that
-    has pins already, two more where a wanted blob is over `blob_limit_bytes`. `wanted` says which paths count.
+    has pins already, two more where a wanted blob is over `blob_limit_bytes`. `wanted` says which paths count. Setting
+    `stop` from another thread ends it within a moment.
     What the host, the network or the disk does becomes an outcome of each revision. Raises InvalidInputError and
     UsageError for a malformed name, revision or template, and EnvironmentProblem where git is missing, the token is
     not there, the lock is held too long, or the destination is no repository.
@@ -107,11 +108,13 @@ def fetch_pins(
     started = time.monotonic()
     asked = list(dict.fromkeys(check_revision(revision) for revision in revisions))
     policy = policy or FetchPolicy()
-    remote = Remote(repository_url(repo, template), policy, credentials)
+    remote = Remote(repository_url(repo, template), policy, stop or threading.Event())
     work = _Work(remote, destination, policy, wanted)
     if work.take_present(asked):
         _sweep_idly(destination)
     else:
+        # Only now: what needs no network needs no token, and asks no helper.
+        remote.sign_in(credentials)
         _under_lock(work, asked)
     recorded = absent_blobs(destination)
     return FetchReport(
@@ -124,19 +127,6 @@ def fetch_pins(
         requests=remote.requests,
         seconds=time.monotonic() - started,
     )
-
-
-def absent_blobs(repo_path: Path) -> list[AbsentBlob]:
-    """The blobs of the repository's pins that were left out, as `fetch_pins` recorded them."""
-    try:
-        lines = (repo_path / ABSENT_FILE).read_text(encoding="ascii").splitlines()
-        return [AbsentBlob(**json.loads(line)) for line in lines]
-    except FileNotFoundError:
-        return []
-    except (ValueError, TypeError):
-        raise InvalidInputError(
-            f"{repo_path / ABSENT_FILE}: it is damaged.", "Delete the repository's folder and run quarry fetch."
-        ) from None
 
 
 @dataclass(slots=True)
@@ -204,18 +194,14 @@ def _bring(work: _Work, asked: Sequence[str]) -> None:
         _attempt(work, again, base=None)
 
 
-def _parts(destination: Path) -> list[Path]:
-    return list(destination.parent.glob(f"{glob.escape(destination.name)}.part-*"))
-
-
 def _sweep(destination: Path) -> None:
     """Removes what killed processes left; under the lock, so that it is nobody's."""
-    for stale in _parts(destination):
+    for stale in parts(destination):
         shutil.rmtree(stale, ignore_errors=True)
 
 
 def _sweep_idly(destination: Path) -> None:
-    if _parts(destination):
+    if parts(destination):
         with suppress(Timeout, OSError), FileLock(f"{destination}.lock", timeout=0):
             _sweep(destination)
 
@@ -245,7 +231,7 @@ def _open_part(part: Path, base: Path | None) -> None:
     (part / "objects" / "pack").mkdir()
     (part / "refs").mkdir()
     (part / "HEAD").write_text("ref: refs/heads/main\n", encoding="ascii")
-    (part / "config").write_text(_CONFIG, encoding="ascii")
+    (part / "config").write_text(CONFIG, encoding="ascii")
     if base is None:
         return
     (part / "objects" / "info" / "alternates").write_text(f"{base.absolute() / 'objects'}\n", encoding="utf-8")
@@ -255,7 +241,7 @@ def _open_part(part: Path, base: Path | None) -> None:
         ["for-each-ref", "--sort=-committerdate", f"--count={_MAX_HAVES}", "--format=%(objectname)", "refs/pins/"],
         git_dir=base,
     )
-    _write_pins(part, pinned_revisions(base, newest.stdout.decode("ascii").split()))
+    write_pins(part, pinned_revisions(base, newest.stdout.decode("ascii").split()))
 
 
 def _fetch_commits(work: _Work, part: Path, missing: Sequence[str]) -> list[str]:
@@ -308,7 +294,7 @@ def _complete(
 ) -> tuple[list[str], set[AbsentBlob]]:
     """The revisions that are whole in the end, and their absent blobs; large wanted blobs are fetched on the way."""
     # From here on a missing object is a clean "missing", and never a reason to ask the host.
-    (part / "config").write_text(_CONFIG, encoding="ascii")
+    (part / "config").write_text(CONFIG, encoding="ascii")
     for promise in (part / "objects" / "pack").glob("*.promisor"):
         promise.unlink()
     missing: dict[str, set[tuple[str, str]]] = {}
@@ -406,58 +392,19 @@ def _publish(part: Path, destination: Path, whole: Sequence[str], absent: set[Ab
     if alone and not destination.exists():
         shutil.rmtree(part / "refs" / "pins", ignore_errors=True)
         (part / MIRROR_CONFIG).unlink(missing_ok=True)
-        _write_absent(part, absent)
-        _write_pins(part, whole)
+        write_absent(part, absent)
+        write_pins(part, whole)
         part.rename(destination)
-        _sync(destination.parent)
+        sync(destination.parent)
         return
     # The order counts: objects, then what explains them, then the pins that promise them. An index makes its pack
     # visible, so it comes after the pack.
     packs = destination / "objects" / "pack"
     for file in sorted((part / "objects" / "pack").iterdir(), key=lambda file: file.suffix == ".idx"):
         file.replace(packs / file.name)
-    _sync(packs)
-    shallow = {line for folder in (destination, part) for line in _lines(folder / "shallow")}
-    _write(destination / "shallow", "".join(f"{line}\n" for line in sorted(shallow)).encode("ascii"))
+    sync(packs)
+    write_shallow(destination, shallow_roots(destination) | shallow_roots(part))
     recorded = absent_blobs(destination)
     here = {oid for oid, size in blob_sizes(destination, {blob.oid for blob in recorded}) if size >= 0}
-    _write_absent(destination, [*absent, *(blob for blob in recorded if blob.oid not in here)])
-    refs = run_git(["for-each-ref", "--format=%(objectname)", "refs/pins/"], git_dir=destination)
-    _write_pins(destination, {*refs.stdout.decode("ascii").split(), *whole})
-
-
-def _lines(file: Path) -> list[str]:
-    return file.read_text(encoding="ascii").splitlines() if file.exists() else []
-
-
-def _write_pins(repo_path: Path, revisions: Iterable[str]) -> None:
-    lines = "".join(f"{revision} refs/pins/{revision}\n" for revision in sorted(revisions))
-    _write(repo_path / "packed-refs", f"# pack-refs with: peeled fully-peeled sorted \n{lines}".encode("ascii"))
-
-
-def _write_absent(repo_path: Path, blobs: Collection[AbsentBlob]) -> None:
-    sizes = {blob.oid: blob.size_bytes for blob in blobs if blob.size_bytes is not None}
-    lines = (
-        json.dumps({"oid": oid, "path": path, "size_bytes": sizes.get(oid)}) + "\n"
-        for path, oid in sorted({(blob.path, blob.oid) for blob in blobs})
-    )
-    _write(repo_path / ABSENT_FILE, "".join(lines).encode("ascii"))
-
-
-def _write(file: Path, content: bytes) -> None:
-    """Replaces a file in one step that outlasts a power cut."""
-    fresh = file.with_name(f"{file.name}.new")
-    with fresh.open("wb") as stream:
-        stream.write(content)
-        stream.flush()
-        os.fsync(stream.fileno())
-    fresh.replace(file)
-    _sync(file.parent)
-
-
-def _sync(folder: Path) -> None:
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+    write_absent(destination, [*absent, *(blob for blob in recorded if blob.oid not in here)])
+    write_pins(destination, {*pins(destination), *whole})

@@ -203,6 +203,15 @@ def read_blobs(repo_path: Path, oids: Iterable[str], max_bytes: int) -> Iterator
         yield oid, size, data[:-1] if size <= max_bytes else None
 
 
+def write_blob(repo_path: Path, oid: str, into: IO[bytes]) -> None:
+    """Copies a blob in pieces, so that one of any size can be written. Raises like `read_blobs`."""
+    with _reader(repo_path, ["cat-file", "blob", _check_oid(oid)]) as (process, stdout, stderr):
+        while piece := stdout.read(_PIECE_BYTES):
+            into.write(piece)
+        if process.wait() != 0:
+            raise _unreadable(repo_path, _start_of(stderr), oid)
+
+
 def blob_sizes(repo_path: Path, oids: Iterable[str]) -> Iterator[tuple[str, int]]:
     """(object id, size in bytes) for every id, -1 where the blob is not there; raises like `read_blobs`."""
     for _, oid, size in _cat_file(repo_path, "--batch-check", oids):

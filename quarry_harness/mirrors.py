@@ -8,8 +8,10 @@ from __future__ import annotations
 import base64
 import os
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
-from urllib.parse import urlsplit
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
 
 from quarry_harness.errors import EnvironmentProblem, InvalidInputError, UsageError
 from quarry_harness.git import git_environment, one_line, run_git
@@ -77,6 +79,21 @@ def _without_fields(template: str) -> str:
     return template.replace("{owner}", "").replace("{name}", "")
 
 
+def size_in_mirror(url: str, revisions: Sequence[str], blob_limit_bytes: int) -> int | None:
+    """Bytes that the revisions' objects take in a mirror's own packs, larger blobs left out; None where unreadable.
+
+    `url` is a file URL. Revisions that the mirror lacks count nothing.
+    """
+    path = Path(unquote(urlsplit(url).path))
+    git_dir = path / ".git" if (path / ".git").is_dir() else path
+    if not git_dir.is_dir():
+        return None
+    command = ["rev-list", "--objects", "--no-walk", "--ignore-missing", "--missing=allow-any", "--disk-usage"]
+    stdin = "".join(f"{revision}\n" for revision in revisions).encode("ascii")
+    result = run_git([*command, f"--filter=blob:limit={blob_limit_bytes}", "--stdin"], git_dir=git_dir, stdin=stdin)
+    return int(result.stdout) if result.returncode == 0 and result.stdout.strip().isdigit() else None
+
+
 def authorization(url: str, credentials: Credentials) -> str:
     """The value of the Authorization header for a URL.
 
@@ -95,9 +112,10 @@ def authorization(url: str, credentials: Credentials) -> str:
     else:
         username, secret = credentials.username, os.environ.get(credentials.token_variable, "")
         if not secret.strip():
-            raise EnvironmentProblem(
-                f"The environment variable {credentials.token_variable} holds no token.", "Set it, and export it."
-            )
+            # What does not look like a variable's name may be the token itself, given in the wrong place.
+            usual = re.fullmatch(r"[A-Z_][A-Z0-9_]{0,60}", credentials.token_variable)
+            name = credentials.token_variable if usual else "that was named"
+            raise EnvironmentProblem(f"The environment variable {name} holds no token.", "Set it, and export it.")
         secret = secret.strip()
     if re.search(r"[\x00-\x1f\x7f]", username + secret) or (credentials.scheme == "bearer" and " " in secret):
         raise EnvironmentProblem("The token has a line break or control character.", "Set it again, on one line.")

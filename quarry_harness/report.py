@@ -144,18 +144,85 @@ def fetched(document: Mapping[str, Any]) -> str:
     if document["queries_without_revision"]:
         scope += f"; {document['queries_without_revision']} queries have no revision at this image"
     if document.get("dry_run"):
-        return f"would fetch {document['to_fetch']} of {scope}; {document['present']} are there already"
+        return _planned(document, scope)
     if document["present"] == document["revisions"]:
-        return f"fetch: nothing to do, {scope} are there"
-    lines = [
-        f"fetch: {scope}: {document['fetched']} fetched, {document['present']} there before,"
-        f" {len(document['missing'])} missing; {megabytes(document['bytes'])}, {document['requests']} requests,"
-        f" {document['seconds']:.1f} s"
-    ]
-    lines += [
-        f"  missing {row['repo']}@{row['revision']}: {row['status']}: {row['reason']}" for row in document["missing"]
-    ]
+        lines = [f"fetch: nothing to do, {scope} are there"]
+    else:
+        lines = [
+            f"fetch: {scope}: {document['fetched']} fetched, {document['present']} there before,"
+            f" {len(document['missing'])} missing; {megabytes(document['bytes'])}, {document['requests']} requests,"
+            f" {document['seconds']:.1f} s"
+        ]
+    lines += [f"  {printable(row['repo'])} has moved: {row['note']}" for row in document["renamed"]]
+    lines += _listed(
+        [f"missing {row['repo']}@{row['revision']}: {row['status']}: {row['reason']}" for row in document["missing"]]
+    )
+    if document["missing"]:
+        counts = {status: n for status, n in document["outcomes"].items() if status not in ("fetched", "present")}
+        lines.append("  missing by reason: " + ", ".join(f"{n} {status}" for status, n in counts.items()))
+    if document["known_missing"]:
+        lines.append(f"  {document['known_missing']} of them known and not asked for again (--retry-missing asks)")
+    if document["left_out"]:
+        lines.append(f"  {len(document['left_out'])} sources are too large to be kept (--json lists them)")
     return "\n".join(lines)
+
+
+def _planned(document: Mapping[str, Any], scope: str) -> str:
+    disk = document["disk"]
+    lines = [
+        f"would fetch {document['to_fetch']} of {scope}, from {document['repositories_to_ask']} repositories;"
+        f" {document['present']} are there already"
+    ]
+    if document["known_missing"]:
+        lines.append(f"  {document['known_missing']} known to be missing would not be asked for (--retry-missing asks)")
+    size = "no estimate" if disk["bytes"] is None else f"about {megabytes(disk['bytes'])}"
+    lines.append(f"  disk: {size}: {disk['basis']}")
+    return "\n".join(lines)
+
+
+def checked_out(document: Mapping[str, Any]) -> str:
+    """Returns what a checkout wrote, and what it did not."""
+    lines = [
+        f"checkout: {document['files']} files ({megabytes(document['bytes'])}) of {document['repo']}"
+        f"@{document['revision']} in {printable(document['directory'])}"
+    ]
+    rows = [f"not written: {row['path']}: {row['reason']}" for row in document["not_written"]]
+    return "\n".join(lines + _listed(rows))
+
+
+def to_free(plan: Mapping[str, Any]) -> str:
+    """Returns what is not needed, before it is freed."""
+    rows = [f"repository {row['repo']}: {megabytes(row['bytes'])}" for row in plan["repositories"]]
+    rows += [f"{row['revisions']} revisions of {row['repo']}: about {megabytes(row['bytes'])}" for row in plan["pins"]]
+    rows += [f"left by a killed process, {row['repo']}: {megabytes(row['bytes'])}" for row in plan["leftovers"]]
+    if plan["demo_mirror_bytes"]:
+        rows.append(f"the demo's mirror: {megabytes(plan['demo_mirror_bytes'])}")
+    if any(plan["rows"].values()):
+        counts = plan["rows"]
+        rows.append(
+            f"in the database: {counts['revision']} revisions, {counts['entry']} files, {counts['blob']} blobs,"
+            f" {counts['chunk']} chunks (the file keeps the room for later)"
+        )
+    return "\n".join(["gc: not needed any more:", *_listed(rows)] if rows else ["gc: nothing to free"])
+
+
+def freed(document: Mapping[str, Any]) -> str:
+    """Returns how much was freed, or would be."""
+    if document["dry_run"]:
+        return f"gc: would free about {megabytes(document['bytes'])}"
+    left = f"; left, since another process uses them: {', '.join(document['in_use'])}" if document["in_use"] else ""
+    return f"gc: freed {megabytes(document['freed_bytes'])}{left}"
+
+
+def _listed(rows: Sequence[str], most: int = 20) -> list[str]:
+    """The first rows, made fit for a terminal, and how many more there are."""
+    lines = [f"  {printable(row)}" for row in rows[:most]]
+    return lines + ([f"  and {len(rows) - most} more (--json lists all)"] if len(rows) > most else [])
+
+
+def printable(words: str) -> str:
+    """Returns text of a stranger with everything replaced that could drive a terminal."""
+    return "".join(letter if letter.isprintable() else "\ufffd" for letter in words)
 
 
 def chunked(document: Mapping[str, Any]) -> str:

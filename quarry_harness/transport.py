@@ -72,7 +72,7 @@ class Remote:
 
     url: str  # the final one, after redirects
     policy: FetchPolicy
-    credentials: Credentials | None = None
+    stop: threading.Event = field(default_factory=threading.Event)  # when set, git ends within a moment
     note: str = ""
     requests: int = 0  # HTTP requests; 0 for a folder
     received_bytes: int = 0  # of packs, as they lie on the disk
@@ -80,10 +80,13 @@ class Remote:
     first_url: str = ""
 
     def __post_init__(self) -> None:
-        """Gets the secret, once."""
+        """Remembers where it began."""
         self.first_url = self.url
-        if self.credentials is not None:
-            self.header = authorization(self.url, self.credentials)
+
+    def sign_in(self, credentials: Credentials | None) -> None:
+        """Gets the secret, where there is one to get; raises like `mirrors.authorization`."""
+        if credentials is not None:
+            self.header = authorization(self.url, credentials)
 
     def fetch(self, git_dir: Path, refspecs: Sequence[str], blobs: str = "") -> Failure | None:
         """Fetches into the bare repository, with retries; None is success.
@@ -104,11 +107,11 @@ class Remote:
                 return failure
             wait_s = self.policy.backoff_s * 2 ** (attempt - 1) * random.uniform(1.0, 1.5)  # noqa: S311 - jitter
             wait_s = max(wait_s, failure.wait_s)
-            if attempt >= self.policy.tries or wait_s > self.policy.max_wait_s:
+            if self.stop.is_set() or attempt >= self.policy.tries or wait_s > self.policy.max_wait_s:
                 tried = f"{attempt} tries" if attempt > 1 else "1 try"
                 asks = f", and the host asks to wait {failure.wait_s:.0f} s" if failure.wait_s else ""
                 return replace(failure, reason=f"{failure.reason} ({tried}{asks})")
-            time.sleep(wait_s)
+            self.stop.wait(wait_s)
             attempt += 1
 
     def _try(self, git_dir: Path, refspecs: Sequence[str], blobs: str) -> tuple[Failure | None, str]:
@@ -121,7 +124,7 @@ class Remote:
         # The depth also shuts out the dumb protocol, in which a host could point at other hosts.
         arguments += ["--recurse-submodules=no", "--depth=1", *limit, "--stdin", "origin"]
         stdin = "".join(f"{refspec}\n" for refspec in refspecs).encode()
-        ended = _run_watched(arguments, git_dir, stdin, self._environment(git_dir, blobs), self.policy)
+        ended = _run_watched(arguments, git_dir, stdin, self._environment(git_dir, blobs), self.policy, self.stop)
         self.requests += ended.requests
         grown = _pack_bytes(pack_folder) - before
         self.received_bytes += max(0, min(grown, ended.received_bytes) if ended.received_bytes else grown)
@@ -287,7 +290,12 @@ class _Ended:
 
 
 def _run_watched(
-    arguments: Sequence[str], git_dir: Path, stdin: bytes, env: dict[str, str], policy: FetchPolicy
+    arguments: Sequence[str],
+    git_dir: Path,
+    stdin: bytes,
+    env: dict[str, str],
+    policy: FetchPolicy,
+    stop: threading.Event,
 ) -> _Ended:
     """Runs git, and ends all of it when it takes too long or brings too much."""
     ended = _Ended()
@@ -295,7 +303,7 @@ def _run_watched(
         source.write(stdin)
         source.seek(0)
         with _session(["git", f"--git-dir={git_dir}", *arguments], env, ended, source, subprocess.DEVNULL) as process:
-            ended.code = _wait(process, git_dir / "objects" / "pack", policy, ended)
+            ended.code = _wait(process, git_dir / "objects" / "pack", policy, ended, stop)
     return ended
 
 
@@ -329,13 +337,17 @@ def _end(process: subprocess.Popen[bytes]) -> None:
             os.killpg(process.pid, signal.SIGKILL)
 
 
-def _wait(process: subprocess.Popen[bytes], pack_folder: Path, policy: FetchPolicy, ended: _Ended) -> int:
+def _wait(
+    process: subprocess.Popen[bytes], pack_folder: Path, policy: FetchPolicy, ended: _Ended, stop: threading.Event
+) -> int:
     deadline = time.monotonic() + policy.timeout_s
     while True:
         try:
             return process.wait(timeout=0.25)
         except subprocess.TimeoutExpired:
-            if _pack_bytes(pack_folder) > policy.max_pack_bytes:
+            if stop.is_set():
+                ended.stopped = Failure("failed", "interrupted")
+            elif _pack_bytes(pack_folder) > policy.max_pack_bytes:
                 ended.stopped = Failure("failed", f"the host sent more than {policy.max_pack_bytes} bytes")
             elif time.monotonic() > deadline:
                 ended.stopped = Failure("timed_out", f"git took longer than {policy.timeout_s:.0f} s")

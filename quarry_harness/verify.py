@@ -57,6 +57,19 @@ def verify_release(folder: Path, release: Release | QuarryError, pinned_manifest
     return checks
 
 
+def manifest_problems(folder: Path, release: Release, pinned_manifest: Path) -> list[Check]:
+    """Returns what is wrong with the files of a release just read: the failed checks of its own manifest and the pin.
+
+    Raises InvalidInputError where the pinned manifest is broken.
+    """
+    scan, pinned = scan_of(release), read_manifest(pinned_manifest)
+    own, _ = _own_manifest(folder)
+    checks = [] if own is None else _compare(scan, own, "own manifest")
+    if _pin_applies(scan, own, pinned, hub_source(folder))[0]:
+        checks += _compare(scan, pinned, f"pinned {pinned.version}")
+    return [check for check in checks if check.ok is False]
+
+
 def verify_files(recorded: Mapping[str, tuple[str, int]], folder: Path) -> list[Check]:
     """Returns one check a recorded file: is it under the folder, with the recorded sha256 and size?
 

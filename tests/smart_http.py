@@ -61,6 +61,8 @@ class SmartServer:
         self.seen: list[Seen] = []
         self.sent_bytes = 0
         self.stop = threading.Event()
+        self.gate = threading.Event()  # while it is cleared, requests wait
+        self.gate.set()
         self.lock = threading.Lock()
         self.http = _Http(("127.0.0.1", 0), _Handler)
         self.http.daemon_threads = True
@@ -80,6 +82,7 @@ class SmartServer:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.stop.set()
+        self.gate.set()
         self.http.shutdown()
         self.http.server_close()
 
@@ -133,6 +136,7 @@ class _Handler(BaseHTTPRequestHandler):
         given = self.headers.get("Authorization", "")
         with smart.lock:
             smart.seen.append(Seen(self.command, self.path, given, self.headers.get("Host", ""), body))
+        smart.gate.wait(30)
         fault = smart.take_fault(self.command, self.path)
         if fault and fault.kind.isdigit():
             return self._answer(int(fault.kind), fault.headers, b"")

@@ -6,15 +6,19 @@ import hashlib
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
+from conftest import Ended
+from git_repos import make_repository
+from releases import write_release
 
 from quarry_harness.errors import UsageError
 from quarry_harness.hub import hub_source, locate_release
@@ -53,6 +57,9 @@ class Hub(ThreadingHTTPServer):
         self.asked: list[tuple[str, str, str]] = []
         self.refusals: dict[str, tuple[int, dict[str, str]]] = {}
         self.files = dict(FILES)
+        self.commit = COMMIT  # what every name means
+        self.cuts: dict[str, int] = {}  # a path's pattern -> how many answers end in the middle
+        self.ranges: list[str] = []
 
     @property
     def url(self) -> str:
@@ -79,31 +86,46 @@ class Answers(BaseHTTPRequestHandler):
                 return self.send(status, b"{}", headers)
         revision = re.fullmatch("/api/datasets/a/quarry/revision/(main|v1|[0-9a-f]{40})", path)
         if revision:
-            return self.send_json({"id": "a/quarry", "sha": COMMIT, "siblings": []})
-        if path == f"/api/datasets/a/quarry/tree/{COMMIT}":
+            return self.send_json({"id": "a/quarry", "sha": self.server.commit, "siblings": []})
+        if path == f"/api/datasets/a/quarry/tree/{self.server.commit}":
             return self.send_json(
                 [
                     {"type": "file", "path": name, "size": len(data), "oid": hashlib.sha1(data).hexdigest()}  # noqa: S324
                     for name, data in self.server.files.items()
                 ]
             )
-        file = re.fullmatch(f"/datasets/a/quarry/resolve/{COMMIT}/(.+)", path)
+        file = re.fullmatch(f"/datasets/a/quarry/resolve/{self.server.commit}/(.+)", path)
         if file and file[1] in self.server.files:
             data = self.server.files[file[1]]
             etag = hashlib.sha1(data).hexdigest()  # noqa: S324
-            return self.send(200, data, {"X-Repo-Commit": COMMIT, "ETag": f'"{etag}"'})
+            return self.send_file(path, data, {"X-Repo-Commit": self.server.commit, "ETag": f'"{etag}"'})
         if "/a/quarry" in path:
             return self.send(404, b"{}", {"X-Error-Code": "RevisionNotFound"})
         return self.send(404, b"{}", {"X-Error-Code": "RepoNotFound"})
 
+    def send_file(self, path: str, data: bytes, headers: dict[str, str]) -> None:
+        given = re.fullmatch(r"bytes=(\d+)-", self.headers.get("Range", ""))
+        start = int(given[1]) if given and self.command == "GET" else 0
+        if given:
+            self.server.ranges.append(given[0])
+            headers["Content-Range"] = f"bytes {start}-{len(data) - 1}/{len(data)}"
+        headers["Accept-Ranges"] = "bytes"
+        for pattern, left in self.server.cuts.items():
+            if left and self.command == "GET" and re.search(pattern, path):
+                self.server.cuts[pattern] -= 1
+                self.close_connection = True
+                half = data[start : start + (len(data) - start) // 2]
+                return self.send(206 if given else 200, half, headers, len(data) - start)
+        return self.send(206 if given else 200, data[start:], headers)
+
     def send_json(self, value: object) -> None:
         self.send(200, json.dumps(value).encode(), {"Content-Type": "application/json"})
 
-    def send(self, status: int, body: bytes, headers: dict[str, str]) -> None:
+    def send(self, status: int, body: bytes, headers: dict[str, str], length: int | None = None) -> None:
         self.send_response(status)
         for name, value in headers.items():
             self.send_header(name, value)
-        self.send_header("Content-Length", str(len(body)))
+        self.send_header("Content-Length", str(len(body) if length is None else length))
         self.end_headers()
         if self.command == "GET":
             self.wfile.write(body)
@@ -233,6 +255,117 @@ def test_a_download_that_breaks_off_is_taken_up_again(hub: Hub, tmp_path: Path) 
     hub.refusals.clear()
     got, _ = locate("hf://a/quarry", tmp_path, hub.url)
     assert "data/tasks.jsonl" in list(got["files"])  # type: ignore[call-overload]
+
+
+def test_a_file_that_breaks_off_is_taken_up_where_it_was(hub: Hub, tmp_path: Path) -> None:
+    # The library keeps what it has in pieces of ten million bytes.
+    hub.files["data/queries.jsonl"] = b'{"query": "where is it?"}\n' * 1_200_000
+    hub.cuts["/resolve/.*/queries"] = 1
+    got, stderr = locate("hf://a/quarry", tmp_path, hub.url)
+    assert "folder" in got, (got, stderr)
+    assert (Path(str(got["folder"])) / "data/queries.jsonl").read_bytes() == hub.files["data/queries.jsonl"]
+    assert hub.ranges == ["bytes=10485760-"]
+
+
+# -- a release of the hub in a workspace: quarry fetch --------------------------------------------------------------
+
+
+@pytest.fixture
+def take(hub: Hub, tmp_path: Path, quarry: Callable[..., Ended]) -> Callable[..., Ended]:
+    """Serves a real release from the hub and takes it into tmp_path/w with `quarry fetch`."""
+    pins = make_repository(tmp_path / "host" / "o" / "r.git", [{"a.py": b"def f():\n    return 1\n"}])
+    serve(hub, write_release(tmp_path / "release", {"o__r": pins}))
+    environment = {
+        "HF_HOME": str(tmp_path / "home"),
+        "HF_ENDPOINT": hub.url,
+        "no_proxy": "127.0.0.1",
+        "NO_PROXY": "127.0.0.1",
+    }
+
+    def fetch(ref: str = "hf://a/quarry", **variables: str) -> Ended:
+        mirror = f"file://{tmp_path}/host/{{owner}}/{{name}}.git"
+        env = environment | {"HF_HUB_DISABLE_TELEMETRY": "1", "HF_HUB_OFFLINE": "", "HF_TOKEN": ""} | variables
+        return quarry("fetch", "--release", ref, "--mirror", mirror, "-w", tmp_path / "w", env=env)
+
+    return fetch
+
+
+def serve(hub: Hub, release: Path) -> None:
+    hub.files = {str(f.relative_to(release)): f.read_bytes() for f in release.rglob("*") if f.is_file()}
+
+
+def manifest_of(files: dict[str, bytes]) -> bytes:
+    sums = {name: {"sha256": hashlib.sha256(data).hexdigest()} for name, data in files.items()}
+    return json.dumps({"name": "made", "version": "7.1", "files": sums}).encode()
+
+
+def another(files: dict[str, bytes]) -> dict[str, bytes]:
+    """The same release with another question in it."""
+    return files | {"data/queries.jsonl": files["data/queries.jsonl"].replace(b"where is it?", b"where was it?")}
+
+
+def test_a_release_of_the_hub_is_taken_in_at_its_commit(
+    hub: Hub, take: Callable[..., Ended], quarry: Callable[..., Ended], tmp_path: Path
+) -> None:
+    hub.files["RELEASE_MANIFEST.json"] = manifest_of(hub.files)
+    done = take(HF_TOKEN="hf_of_a_test")
+    assert done.code == 0, done.err
+    assert quarry("status", "-w", tmp_path / "w", "--json").json["release"] == f"hf://a/quarry@{COMMIT}"
+    assert {token for _, _, token in hub.asked} == {"Bearer hf_of_a_test"}
+    asked = len(hub.asked)
+    offline = take(HF_HUB_OFFLINE="1")
+    assert offline.code == 0, offline.err
+    assert len(hub.asked) == asked
+    kept = b"".join(file.read_bytes() for file in (tmp_path / "w").rglob("*") if file.is_file())
+    assert b"hf_of_a_test" not in kept + done.out.encode() + done.err.encode()
+
+
+def test_files_that_are_not_what_the_manifest_says_are_refused_on_arrival(
+    hub: Hub, take: Callable[..., Ended], tmp_path: Path
+) -> None:
+    hub.files = another(hub.files) | {"RELEASE_MANIFEST.json": manifest_of(hub.files)}
+    done = take()
+    assert done.code == 1
+    assert "queries.jsonl checksum (own manifest)" in done.err
+    assert "Nothing was taken in" in done.err
+    assert not (tmp_path / "w").exists()
+
+
+def test_what_calls_itself_the_pinned_release_has_to_be_it(
+    hub: Hub, take: Callable[..., Ended], tmp_path: Path
+) -> None:
+    hub.files["RELEASE_MANIFEST.json"] = b'{"name": "Quarry", "version": "1.0"}'
+    done = take()
+    assert done.code == 1
+    assert "(pinned 1.0)" in done.err
+    assert not (tmp_path / "w").exists()
+
+
+@pytest.mark.parametrize("ref", ["hf://a/quarry", f"hf://a/quarry@{COMMIT}"])
+def test_a_release_that_changed_under_the_same_commit_is_refused(
+    ref: str, hub: Hub, take: Callable[..., Ended], tmp_path: Path
+) -> None:
+    assert take(ref).code == 0
+    hub.files = another(hub.files)
+    shutil.rmtree(tmp_path / "home")  # from another cache, or another machine
+    done = take(ref)
+    assert done.code == 1
+    assert f"hf://a/quarry@{COMMIT}: the release has changed" in done.err
+    assert "queries.jsonl" in done.err
+    assert "tasks.jsonl" not in done.err
+
+
+def test_a_tag_that_was_moved_is_refused_and_the_newest_is_not(
+    hub: Hub, take: Callable[..., Ended], quarry: Callable[..., Ended], tmp_path: Path
+) -> None:
+    assert take("hf://a/quarry@v1").code == 0
+    hub.files = another(hub.files)
+    hub.commit = "1" * 40
+    done = take("hf://a/quarry@v1")
+    assert done.code == 1
+    assert f"it was hf://a/quarry@{COMMIT}, now it is hf://a/quarry@{'1' * 40}" in done.err
+    assert quarry("status", "-w", tmp_path / "w", "--json").json["release"] == f"hf://a/quarry@{COMMIT}"
+    assert take("hf://a/quarry").code == 0
 
 
 def test_a_folder_is_taken_as_it_is(tmp_path: Path) -> None:

@@ -78,7 +78,11 @@ def jobs_option(what: str) -> Callable[[Command], Command]:
 
 
 def release_options(command: Command) -> Command:
-    """Adds --release, --mirror and the filters: passes `ref`, `mirror`, `repos`, `languages`, `tasks`, `limit`."""
+    """Adds --release, where repositories come from, and the filters.
+
+    Passes `ref`; `mirror`, `token_env`, `credential_helper`, which `source` takes; `repos`, `languages`, `tasks`,
+    `limit`, which `selection` takes.
+    """
     for option in reversed(
         [
             click.option(
@@ -90,8 +94,24 @@ def release_options(command: Command) -> Command:
             click.option(
                 "--mirror",
                 metavar="TEMPLATE",
+                envvar="QUARRY_MIRROR",
+                show_envvar=True,
                 help="Where repositories come from, with {owner} and {name}, for example"
                 " file:///srv/mirror/{owner}/{name}.git. Without it: https from GitHub.",
+            ),
+            click.option(
+                "--token-env",
+                metavar="NAME",
+                envvar="QUARRY_TOKEN_ENV",
+                show_envvar=True,
+                help="The environment variable that holds a token for the mirror. The token itself is kept nowhere.",
+            ),
+            click.option(
+                "--credential-helper",
+                metavar="HELPER",
+                envvar="QUARRY_CREDENTIAL_HELPER",
+                show_envvar=True,
+                help="A git credential helper to ask for the mirror's password, for example store or cache.",
             ),
             click.option("--repo", "repos", multiple=True, metavar="OWNER/NAME", help="Only tasks of this repository."),
             click.option("--language", "languages", multiple=True, metavar="L", help="Only tasks of this language."),
@@ -101,6 +121,14 @@ def release_options(command: Command) -> Command:
     ):
         command = option(command)
     return command
+
+
+def source(options: dict[str, Any], *, retry_missing: bool = False) -> Any:
+    """Takes the options that say where repositories come from out of a command's options."""
+    from quarry_harness.stages.fetch import source_of
+
+    names = ("mirror", "token_env", "credential_helper")
+    return source_of(*(options.pop(name) for name in names), retry_missing=retry_missing)
 
 
 def model_options(command: Command) -> Command:

@@ -17,6 +17,7 @@ from quarry_harness.cli.options import (
     print_result,
     profile_option,
     release_options,
+    source,
     workspace_option,
 )
 
@@ -30,8 +31,8 @@ from quarry_harness.cli.options import (
 @workspace_option
 @output_options
 def run(
-    workspace: Path, as_json: bool, quiet: bool, ref: str | None, mirror: str | None, image: str, model: str,
-    profile: str, depth: int, jobs: int, **filters: Any,
+    workspace: Path, as_json: bool, quiet: bool, ref: str | None, image: str, model: str, profile: str,
+    depth: int, jobs: int, **options: Any,
 ) -> int:  # fmt: skip
     """Do all stages: fetch, chunk, canonicalize, eval.
 
@@ -48,8 +49,9 @@ def run(
         "eval": report.evaluated,
     }
     with Console(quiet=quiet) as console:
+        came_from = source(options)
         documents = run_all(
-            workspace, ref, _selection(filters), image, mirror, jobs, model, profile, depth, console.progress,
+            workspace, ref, _selection(options), image, came_from, jobs, model, profile, depth, console.progress,
             lambda stage, document: console.say(texts[stage](document)),
         )  # fmt: skip
     print_result(documents, as_json, lambda: report.evaluation(documents["eval"]))
@@ -59,17 +61,19 @@ def run(
 @click.command()
 @release_options
 @image_option
-@click.option("--dry-run", is_flag=True, help="Count what would be fetched; change nothing.")
+@click.option("--dry-run", is_flag=True, help="Count what would be fetched, and its size where one is known.")
+@click.option("--retry-missing", is_flag=True, help="Ask again for what the host has said it does not have.")
 @jobs_option("Repositories fetched side by side.")
 @workspace_option
 @output_options
 def fetch(
-    workspace: Path, as_json: bool, quiet: bool, ref: str | None, mirror: str | None, image: str, dry_run: bool,
-    jobs: int, **filters: Any,
+    workspace: Path, as_json: bool, quiet: bool, ref: str | None, image: str, dry_run: bool, retry_missing: bool,
+    jobs: int, **options: Any,
 ) -> int:  # fmt: skip
     """Import a release and fetch the revisions it pins.
 
-    The filters choose the tasks that the workspace works on from now on; without any, all of them.
+    The filters choose the tasks that the workspace works on from now on; without any, all of them. What is there
+    already is not fetched again, and what the same place has said it does not have is not asked for again.
     """
     from quarry_harness import report
     from quarry_harness.console import Console
@@ -77,8 +81,9 @@ def fetch(
     from quarry_harness.stages.pipeline import refuse_incomplete
 
     with Console(quiet=quiet) as console:
+        came_from = source(options, retry_missing=retry_missing)
         document = fetch_stage(
-            workspace, ref, _selection(filters), image, mirror, jobs, console.progress, dry_run=dry_run
+            workspace, ref, _selection(options), image, came_from, jobs, console.progress, dry_run=dry_run
         )
     print_result(document, as_json, lambda: report.fetched(document))
     if dry_run:
@@ -156,6 +161,50 @@ def evaluate(workspace: Path, as_json: bool, quiet: bool, image: str, model: str
         console.say(report.evaluated(document))
     print_result(document, as_json, lambda: report.evaluation(document))
     return WRONG_DATA if document["unresolved_units"] else OK
+
+
+@click.command()
+@click.argument("what", metavar="REPO@REVISION")
+@click.argument("directory", metavar="DIR", type=click.Path(path_type=Path))
+@workspace_option
+@output_options
+def checkout(workspace: Path, as_json: bool, quiet: bool, what: str, directory: Path) -> int:
+    """Write a fetched revision's files into DIR, for other tools.
+
+    REPO is owner/name, REVISION a pinned revision or its first characters, DIR a new or an empty folder. The files
+    are the bytes of the blobs: no filters, no attributes. Links and submodules are not made but told of; what the
+    fetch left out is told of too, and ends with exit code 1. DIR appears when it is whole: after a kill, DIR.part-*
+    is what was begun.
+    """
+    from quarry_harness import report
+    from quarry_harness.console import Console
+    from quarry_harness.stages.checkout import HARMLESS
+    from quarry_harness.stages.checkout import checkout as checkout_stage
+
+    with Console(quiet=quiet) as console:
+        document = checkout_stage(workspace, what, directory, console.progress)
+    print_result(document, as_json, lambda: report.checked_out(document))
+    return WRONG_DATA if any(row["reason"] not in HARMLESS for row in document["not_written"]) else OK
+
+
+@click.command()
+@click.option("--dry-run", is_flag=True, help="Say what would be freed; free nothing.")
+@workspace_option
+@output_options
+def gc(workspace: Path, as_json: bool, quiet: bool, dry_run: bool) -> int:
+    """Free what the workspace's release no longer needs.
+
+    Repositories, pinned revisions and chunks that no task of the release needs, at either image; what killed
+    processes left; the demo's own mirror. It says what it will free, and frees it. Runs are never touched.
+    """
+    from quarry_harness import report
+    from quarry_harness.console import Console
+    from quarry_harness.stages.collect import collect
+
+    with Console(quiet=quiet) as console:
+        document = collect(workspace, lambda plan: console.say(report.to_free(plan)), dry_run=dry_run)
+    print_result(document, as_json, lambda: report.freed(document))
+    return OK
 
 
 def _selection(filters: dict[str, Any]) -> Any:

@@ -13,6 +13,7 @@ from quarry_harness.hub import locate_release
 from quarry_harness.languages import PROFILES
 from quarry_harness.release import read_release
 from quarry_harness.resources import resource
+from quarry_harness.stages.repositories import left_out, renamed
 from quarry_harness.stages.workspace import (
     HAVE,
     chunk_rules,
@@ -104,7 +105,8 @@ def status(workspace: Path) -> dict[str, Any]:
     """Returns what the workspace holds, stage by stage, and what is missing.
 
     Keys: workspace, release, release_version, selection, counts, images {image: {revisions, fetched, chunked, missing,
-    resolved {profile: bool}}}, runs [{run_id, model, image, whole}].
+    resolved {profile: bool}}}, renamed [{repo, url, note}], left_out [{repo, path, oid, bytes}], runs [{run_id, model,
+    image, whole}]. missing rows: {repo, revision, status, reason}.
     """
     with Store.open(workspace, read_only=True) as store:
         runs = [
@@ -125,6 +127,8 @@ def status(workspace: Path) -> dict[str, Any]:
             "selection": json.loads(store.meta("selection") or "{}"),
             "counts": store.counts(),
             "images": {image: _image_status(store, image) for image in IMAGES},
+            "renamed": renamed(store, {repo for repo, _ in store.needed_revisions()}),
+            "left_out": left_out(workspace, sorted({repo for repo, _ in store.needed_revisions()})),
             "runs": runs,
         }
 

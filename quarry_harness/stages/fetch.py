@@ -4,23 +4,24 @@ from __future__ import annotations
 
 import json
 import time
-from collections import Counter, defaultdict
-from collections.abc import Callable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, as_completed
-from dataclasses import asdict, dataclass
-from functools import partial
+from collections import defaultdict
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from quarry_harness.errors import EnvironmentProblem, InvalidInputError, UsageError
-from quarry_harness.fetching import FetchOutcome, FetchPolicy, FetchReport, fetch_pins, repository_url
-from quarry_harness.git import pinned_revisions, require_git
+from quarry_harness.errors import DataError, UsageError
+from quarry_harness.git import require_git
 from quarry_harness.hub import hub_source, locate_release
 from quarry_harness.languages import dialect_of_path
+from quarry_harness.mirrors import Credentials
 from quarry_harness.release import corpus_revision, read_release, select_tasks
-from quarry_harness.stages.workspace import HAVE, release_name, repository_folder
+from quarry_harness.resources import resource
+from quarry_harness.stages.repositories import Known, Source, bring, plan
+from quarry_harness.stages.workspace import release_name
 from quarry_harness.store import FILE_NAME, Store
 from quarry_harness.types import Progress, Release
+from quarry_harness.verify import manifest_problems
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,12 +39,20 @@ class Selection:
         return not (self.repos or self.languages or self.tasks) and self.limit is None
 
 
+def source_of(
+    template: str | None, token_variable: str | None, helper: str | None, *, retry_missing: bool = False
+) -> Source:
+    """Returns where repositories come from, as a user names it; the variable and the helper name a secret's place."""
+    credentials = Credentials(token_variable or "", helper or "") if token_variable or helper else None
+    return Source(template, credentials, retry_missing)
+
+
 def fetch(
     workspace: Path,
     ref: str | None,
     selection: Selection,
     image: str,
-    template: str | None,
+    source: Source,
     jobs: int,
     progress: Progress,
     *,
@@ -51,13 +60,14 @@ def fetch(
 ) -> dict[str, Any]:
     """Fetches the missing revisions; returns the JSON document of the command.
 
-    Keys: revisions (wanted), fetched (now), present (before), missing [{repo, revision, status, reason}], bytes,
-    requests, seconds, tasks, queries, queries_without_revision, repositories, outcomes {status: count}.
-    ref None takes the release that the workspace already holds, and its selection unless another is given. A dry run
-    reads, counts and writes nothing.
+    Keys: revisions (wanted), tasks, queries, queries_without_revision, repositories, seconds, and those of
+    `repositories.bring`. ref None takes the release that the workspace already holds, and its selection unless
+    another is given. A dry run reads, counts and writes nothing; it has the keys of `repositories.plan` instead.
+    A release of the hub is taken in only when its files are what its manifest and this program's pins say, and what
+    the same reference meant before (DataError).
     """
     require_git()
-    release, kept = _release(workspace, ref)
+    release, kept, named = _release(workspace, ref)
     if ref is None and selection.is_everything:
         selection = kept
     chosen = select_tasks(
@@ -81,8 +91,10 @@ def fetch(
         "revisions": sum(len(shas) for shas in pins.values()),
     }
     if dry_run:
-        return result | _dry_run(workspace, pins)
+        known = _known(workspace)
+        return result | {"dry_run": True} | plan(workspace, pins, known, _dry_source(workspace, release, source), jobs)
     with Store.open(workspace, create=True) as store:
+        _refuse_changed(store, named, release)
         if store.meta("release_fingerprint") != release.fingerprint:
             store.import_release(release, revisions)
         store.set_meta("release_ref", release.ref)
@@ -91,14 +103,14 @@ def fetch(
             [(task.repo, task.task_id) for task in chosen.tasks],
             {"filters": asdict(selection), "tasks": len(chosen.tasks), "of": len(release.tasks)},
         )
-        if release.ref == "demo" and template is None:
-            template = _demo_template(workspace)
-        reports = _fetch_all(store, workspace, pins, _wanted(release), template, jobs, progress)
-    return result | _summary(reports) | {"seconds": round(time.monotonic() - started, 3)}
+        if release.ref == "demo" and source.template is None:
+            source = replace(source, template=_demo_template(workspace), credentials=None)
+        result |= bring(store, workspace, pins, _wanted(release), source, jobs, progress)
+    return result | {"seconds": round(time.monotonic() - started, 3)}
 
 
-def _release(workspace: Path, ref: str | None) -> tuple[Release, Selection]:
-    """Returns the release, and the selection that the workspace has been working on."""
+def _release(workspace: Path, ref: str | None) -> tuple[Release, Selection, str]:
+    """Returns the release, the selection that the workspace has been working on, and how the release was named."""
     kept = Selection()
     if ref is None:
         if not (workspace / FILE_NAME).exists():
@@ -113,7 +125,55 @@ def _release(workspace: Path, ref: str | None) -> tuple[Release, Selection]:
         repos, languages, tasks = (tuple(filters.get(name, ())) for name in ("repos", "languages", "tasks"))
         kept = Selection(repos, languages, tasks, filters.get("limit"))
     folder = locate_release(ref, None)
-    return read_release(folder, _lasting(ref, folder)), kept
+    release = read_release(folder, _lasting(ref, folder))
+    if hub_source(folder)[0]:
+        _refuse_damaged(folder, release)
+    return release, kept, ref
+
+
+def _refuse_damaged(folder: Path, release: Release) -> None:
+    """What came over the network is checked on arrival, against every checksum and row count that is known."""
+    wrong = manifest_problems(folder, release, resource("RELEASE_MANIFEST.json"))
+    if wrong:
+        more = f" ({len(wrong) - 1} more like it)" if len(wrong) > 1 else ""
+        raise DataError(
+            f"{release.ref}: {wrong[0].name}: {wrong[0].detail}{more}. Nothing was taken in.",
+            f"If the download is damaged: delete {folder}, its blobs beside it, and fetch again.",
+        )
+
+
+def _refuse_changed(store: Store, named: str, release: Release) -> None:
+    """A commit of the hub does not change, and a revision that a user named is taken for one that does not."""
+    if not release.ref.startswith("hf:"):
+        return
+    # Without a revision a reference means the newest one, on purpose.
+    names = [release.ref, named] if "@" in named else [release.ref]
+    for name in dict.fromkeys(names):
+        seen = store.first_seen(name)
+        if seen is not None and seen[1] != release.fingerprint:
+            lines = set(seen[1].splitlines()) ^ set(release.fingerprint.splitlines())
+            changed = ", ".join(sorted({line.split(" ")[0] for line in lines}))
+            raise DataError(
+                f"{name}: the release has changed since this workspace first took it in ({changed}):"
+                f" it was {seen[0]}, now it is {release.ref}. Nothing was taken in.",
+                "Name the commit that you mean, or use another --workspace for the new one.",
+            )
+    for name in names:
+        store.record_seen(name, release.ref, release.fingerprint)
+
+
+def _known(workspace: Path) -> Known:
+    if not (workspace / FILE_NAME).exists():
+        return {}
+    with Store.open(workspace, read_only=True) as store:
+        return store.known_revisions()
+
+
+def _dry_source(workspace: Path, release: Release, source: Source) -> Source:
+    """The demo's mirror is made by the fetch itself; a dry run makes none."""
+    if release.ref != "demo" or source.template is not None:
+        return source
+    return Source((workspace / "demo-mirror").resolve().as_uri() + "/{owner}/{name}.git")
 
 
 def _lasting(ref: str, folder: Path) -> str:
@@ -146,15 +206,6 @@ def _pins(chosen: Release, revisions: dict[tuple[str, str], str], image: str) ->
     return {repo: sorted(shas) for repo, shas in sorted(pins.items())}, without
 
 
-def _dry_run(workspace: Path, pins: dict[str, list[str]]) -> dict[str, Any]:
-    present = sum(
-        len(pinned_revisions(repository_folder(workspace, repo), shas))
-        for repo, shas in pins.items()
-        if repository_folder(workspace, repo).exists()
-    )
-    return {"dry_run": True, "present": present, "to_fetch": sum(map(len, pins.values())) - present}
-
-
 def _wanted(release: Release) -> Callable[[str, str], bool]:
     gold_paths: dict[str, set[str]] = defaultdict(set)
     for row in release.gold:
@@ -170,73 +221,3 @@ def _demo_template(workspace: Path) -> str:
     from quarry_harness import demo
 
     return demo.build_mirror(workspace / "demo-mirror")
-
-
-def _fetch_all(
-    store: Store,
-    workspace: Path,
-    pins: dict[str, list[str]],
-    wanted: Callable[[str, str], bool],
-    template: str | None,
-    jobs: int,
-    progress: Progress,
-) -> list[FetchReport]:
-    """Fetches the repositories side by side; each one's outcomes are kept as soon as it is done."""
-    for repo in pins:
-        repository_url(repo, template)  # a template that cannot work is told once, before anything is tried
-    reports = []
-    progress(0, len(pins), "repositories")
-    with ThreadPoolExecutor(jobs) as pool:
-        waiting = {
-            pool.submit(
-                fetch_pins,
-                repo,
-                shas,
-                repository_folder(workspace, repo),
-                template,
-                partial(wanted, repo),
-                policy=FetchPolicy(),
-            ): repo
-            for repo, shas in pins.items()
-        }
-        try:
-            for future in as_completed(waiting):
-                report = _report(future, waiting[future], pins)
-                reports.append(report)
-                store.record_revisions(_kept(report))
-                progress(len(reports), len(pins), report.repo)
-        except BaseException:
-            pool.shutdown(wait=False, cancel_futures=True)
-            raise
-    return sorted(reports, key=lambda report: report.repo)
-
-
-def _report(future: Future[FetchReport], repo: str, pins: dict[str, list[str]]) -> FetchReport:
-    """A repository's report; a repository that is itself at fault has one, too, so that the others go on."""
-    try:
-        return future.result()
-    except (InvalidInputError, EnvironmentProblem) as error:
-        outcomes = tuple(FetchOutcome(sha, "failed", str(error)) for sha in pins[repo])
-        return FetchReport(repo, "", "", outcomes, (), 0, 0, 0.0)
-
-
-def _kept(report: FetchReport) -> list[tuple[str, str, str, str]]:
-    """What the workspace remembers of a fetch: a revision is there, however often it took to bring it."""
-    return [(report.repo, o.revision, "fetched" if o.status in HAVE else o.status, o.reason) for o in report.outcomes]
-
-
-def _summary(reports: Sequence[FetchReport]) -> dict[str, Any]:
-    outcomes = Counter(outcome.status for report in reports for outcome in report.outcomes)
-    return {
-        "fetched": outcomes["fetched"],
-        "present": outcomes["present"],
-        "missing": [
-            {"repo": report.repo, "revision": o.revision, "status": o.status, "reason": o.reason}
-            for report in reports
-            for o in report.outcomes
-            if o.status not in HAVE
-        ],
-        "outcomes": dict(sorted(outcomes.items())),
-        "bytes": sum(report.bytes for report in reports),
-        "requests": sum(report.requests for report in reports),
-    }

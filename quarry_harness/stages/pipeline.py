@@ -12,6 +12,7 @@ from quarry_harness.stages.canonicalize import canonicalize, check_lines
 from quarry_harness.stages.chunk import chunk
 from quarry_harness.stages.evaluate import evaluate
 from quarry_harness.stages.fetch import Selection, fetch
+from quarry_harness.stages.repositories import Source
 from quarry_harness.stages.workspace import RETRYABLE
 from quarry_harness.types import Progress
 
@@ -21,7 +22,7 @@ def run(
     ref: str | None,
     selection: Selection,
     image: str,
-    template: str | None,
+    source: Source,
     jobs: int,
     model: str,
     profile: str,
@@ -41,7 +42,7 @@ def run(
         documents[stage] = document
         done(stage, document)
 
-    keep("fetch", fetch(workspace, ref, selection, image, template, jobs, progress))
+    keep("fetch", fetch(workspace, ref, selection, image, source, jobs, progress))
     refuse_incomplete(documents["fetch"])
     keep("chunk", chunk(workspace, image, jobs, progress))
     keep("canonicalize", canonicalize(workspace, image, profile, progress))

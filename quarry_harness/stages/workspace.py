@@ -28,6 +28,11 @@ def repository_folder(workspace: Path, repo: str) -> Path:
     return workspace / "repos" / f"{repo}.git"
 
 
+def shown_path(path: str) -> str:
+    """Returns a path of a tree fit for a JSON document: bytes that are no UTF-8 become \\xNN."""
+    return path.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+
+
 def runs_folder(workspace: Path) -> Path:
     """Returns the folder that holds one folder a run."""
     return workspace / "runs"
@@ -121,4 +126,9 @@ def resolution_state(store: Store, image: str, profile: str, revisions: Sequence
 
 def missing_revision(revision: RevisionRow) -> dict[str, str]:
     """Returns the JSON row of a revision that could not be had."""
-    return {"repo": revision.repo, "revision": revision.sha, "reason": revision.reason or canonicalize.REVISION_MISSING}
+    return {
+        "repo": revision.repo,
+        "revision": revision.sha,
+        "status": revision.status,
+        "reason": revision.reason or canonicalize.REVISION_MISSING,
+    }
