@@ -30,6 +30,7 @@ from quarry_harness.layout import (
     parts,
     pins,
     shallow_roots,
+    sweep,
     sync,
     write_absent,
     write_pins,
@@ -177,7 +178,7 @@ def _under_lock(work: _Work, asked: Sequence[str]) -> None:
 
 
 def _bring(work: _Work, asked: Sequence[str]) -> None:
-    _sweep(work.destination)
+    sweep(work.destination)
     # Another process may have done it all while this one waited.
     if work.take_present(asked):
         return
@@ -194,16 +195,10 @@ def _bring(work: _Work, asked: Sequence[str]) -> None:
         _attempt(work, again, base=None)
 
 
-def _sweep(destination: Path) -> None:
-    """Removes what killed processes left; under the lock, so that it is nobody's."""
-    for stale in parts(destination):
-        shutil.rmtree(stale, ignore_errors=True)
-
-
 def _sweep_idly(destination: Path) -> None:
     if parts(destination):
         with suppress(Timeout, OSError), FileLock(f"{destination}.lock", timeout=0):
-            _sweep(destination)
+            sweep(destination)
 
 
 def _attempt(work: _Work, asked: Sequence[str], base: Path | None) -> None:

@@ -27,6 +27,8 @@ from quarry_harness.types import TreeEntry
 OLDEST_GIT = (2, 32)
 
 REVISION = re.compile(r"[0-9a-f]{40}")
+# What a tree lists besides files: mode -> word.
+NOT_FILES = {"120000": "symlink", "160000": "submodule"}
 MAX_TREE_ENTRIES = 1_000_000
 _MAX_ENTRY_BYTES = 1 << 16
 _PIECE_BYTES = 1 << 20

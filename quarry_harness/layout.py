@@ -9,6 +9,7 @@ from __future__ import annotations
 import glob
 import json
 import os
+import shutil
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -45,6 +46,12 @@ def absent_blobs(repo_path: Path) -> list[AbsentBlob]:
 def parts(repo_path: Path) -> list[Path]:
     """The PART folders beside a repository: of a fetch at work, or left by a killed one."""
     return list(repo_path.parent.glob(f"{glob.escape(repo_path.name)}.part-*"))
+
+
+def sweep(repo_path: Path) -> None:
+    """Removes what killed processes left beside a repository. The caller holds its lock."""
+    for part in parts(repo_path):
+        shutil.rmtree(part, ignore_errors=True)
 
 
 def pins(repo_path: Path) -> list[str]:

@@ -15,7 +15,6 @@ from quarry_harness.errors import EnvironmentProblem, InvalidInputError
 from quarry_harness.git import list_tree, one_line, run_git
 from quarry_harness.layout import (
     absent_blobs,
-    parts,
     pins,
     shallow_roots,
     sync,
@@ -85,12 +84,6 @@ def remove(repo_path: Path) -> None:
     part = repo_path.with_name(f"{repo_path.name}.part-{secrets.token_hex(4)}")
     repo_path.rename(part)
     shutil.rmtree(part)
-
-
-def sweep(repo_path: Path) -> None:
-    """Removes what killed processes left beside a repository. The caller holds its lock."""
-    for part in parts(repo_path):
-        shutil.rmtree(part, ignore_errors=True)
 
 
 def _objects(repo_path: Path, revisions: Collection[str], *options: str) -> bytes:

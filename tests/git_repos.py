@@ -66,3 +66,19 @@ def commit_tree(repo: Path, tree: str) -> str:
     """A commit of a tree, which need not exist."""
     who = "A Tester <tester@example.org> 1700000000 +0000"
     return write_object(repo, "commit", f"tree {tree}\nauthor {who}\ncommitter {who}\n\nwork\n".encode())
+
+
+# Python code: kills its process at the step that the first argument counts; a step is a change of a file's name, a
+# removal, a new folder or a new process. Imports stand before it, so that they count no step; the work after it.
+KILL_AT_STEP = """
+import os, sys
+from pathlib import Path
+left = int(sys.argv[1])
+def step(event, arguments):
+    global left
+    if event in ("os.rename", "os.remove", "os.mkdir", "os.rmdir", "subprocess.Popen"):
+        left -= 1
+        if left == 0:
+            os.kill(os.getpid(), 9)
+sys.addaudithook(step)
+"""

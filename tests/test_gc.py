@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from conftest import Ended
 from filelock import FileLock
-from git_repos import git, make_repository
+from git_repos import KILL_AT_STEP, git, make_repository
 from releases import write_release
 
 from quarry_harness.fetching import FetchPolicy, absent_blobs, fetch_pins
@@ -163,19 +163,9 @@ def test_pruning_keeps_the_account_of_absent_blobs(tmp_path: Path) -> None:
     assert content(repo, host[0]) == {"a.py": b"x = 1\n", "one.png": None}
 
 
-# Kills itself at the given step; a step is a change of a file's name, a removal, a new folder or a new process.
-KILLED = """
-import os, sys
-from pathlib import Path
+KILLED = f"""
 from quarry_harness.pruning import prune
-left = int(sys.argv[1])
-def step(event, arguments):
-    global left
-    if event in ("os.rename", "os.remove", "os.mkdir", "os.rmdir", "subprocess.Popen"):
-        left -= 1
-        if left == 0:
-            os.kill(os.getpid(), 9)
-sys.addaudithook(step)
+{KILL_AT_STEP}
 prune(Path(sys.argv[2]), sys.argv[3:])
 """
 

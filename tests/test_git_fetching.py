@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from git_repos import Content, commit_tree, git, make_repository, write_object
+from git_repos import KILL_AT_STEP, Content, commit_tree, git, make_repository, write_object
 from smart_http import SmartServer
 
 from quarry_harness.errors import EnvironmentProblem, InvalidInputError
@@ -348,19 +348,9 @@ def test_lock_that_is_held_too_long_is_named(server: SmartServer, pins: list[str
     thread.join()
 
 
-# Kills itself at the given step; a step is a change of a file's name, a removal, a new folder or a new process.
-KILLED = """
-import os, sys
-from pathlib import Path
+KILLED = f"""
 from quarry_harness.fetching import FetchPolicy, fetch_pins
-left = int(sys.argv[1])
-def step(event, arguments):
-    global left
-    if event in ("os.rename", "os.remove", "os.mkdir", "os.rmdir", "subprocess.Popen"):
-        left -= 1
-        if left == 0:
-            os.kill(os.getpid(), 9)
-sys.addaudithook(step)
+{KILL_AT_STEP}
 policy = FetchPolicy(blob_limit_bytes=1000, max_blob_bytes=100_000)
 fetch_pins("a__b", sys.argv[4:], Path(sys.argv[2]), sys.argv[3], lambda path: path.endswith(".py"), policy=policy)
 """

@@ -21,6 +21,7 @@ from quarry_harness.stages.workspace import (
     missing_revision,
     repository_folder,
     resolution_state,
+    run_is_whole,
     runs_folder,
 )
 from quarry_harness.store import FILE_NAME, Store
@@ -114,12 +115,11 @@ def status(workspace: Path) -> dict[str, Any]:
                 "run_id": run_id,
                 "model": model,
                 "image": image,
-                "whole": all(
-                    check.ok for check in verify_files(store.run_files(run_id), runs_folder(workspace) / run_id)
-                ),
+                "whole": run_is_whole(store, workspace, run_id),
             }
             for run_id, model, image in store.runs()
         ]
+        repos = {repo for repo, _ in store.needed_revisions()}
         return {
             "workspace": str(workspace),
             "release": store.meta("release_ref"),
@@ -127,8 +127,8 @@ def status(workspace: Path) -> dict[str, Any]:
             "selection": json.loads(store.meta("selection") or "{}"),
             "counts": store.counts(),
             "images": {image: _image_status(store, image) for image in IMAGES},
-            "renamed": renamed(store, {repo for repo, _ in store.needed_revisions()}),
-            "left_out": left_out(workspace, sorted({repo for repo, _ in store.needed_revisions()})),
+            "renamed": renamed(store, repos),
+            "left_out": left_out(workspace, sorted(repos)),
             "runs": runs,
         }
 
@@ -136,14 +136,15 @@ def status(workspace: Path) -> dict[str, Any]:
 def _image_status(store: Store, image: str) -> dict[str, Any]:
     revisions = store.revisions(image)
     have = [r for r in revisions if r.status in HAVE]
+    missing = [r for r in revisions if r.status not in HAVE and r.status]
     state = listing_state(chunk_rules())
     return {
         "revisions": len(revisions),
         "fetched": len(have),
         "not_tried": sum(r.status == "" for r in revisions),
         "chunked": sum(r.rules == state for r in have),
-        "missing": [missing_revision(r) for r in revisions if r.status not in HAVE and r.status],
-        "missing_by_reason": dict(Counter(r.status for r in revisions if r.status not in HAVE and r.status)),
+        "missing": [missing_revision(r) for r in missing],
+        "missing_by_reason": dict(Counter(r.status for r in missing)),
         "resolved": {
             profile: store.meta(f"resolved:{image}:{profile}") == resolution_state(store, image, profile, revisions)
             for profile in PROFILES

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from quarry_harness.errors import EnvironmentProblem, UsageError
-from quarry_harness.git import MAX_TREE_ENTRIES, blob_sizes, list_tree, read_blobs, write_blob
+from quarry_harness.git import MAX_TREE_ENTRIES, NOT_FILES, blob_sizes, list_tree, read_blobs, write_blob
 from quarry_harness.layout import absent_blobs, pins
 from quarry_harness.mirrors import repository_url
 from quarry_harness.stages.workspace import repository_folder, shown_path
@@ -28,9 +28,8 @@ from quarry_harness.types import Progress, TreeEntry
 # Larger blobs are copied in pieces instead of being held.
 _HELD_BYTES = 16 * 1024 * 1024
 MAX_FILES = MAX_TREE_ENTRIES
-_NOT_MADE = {"120000": "symlink", "160000": "submodule"}
 # What a tree may hold without anything being wrong.
-HARMLESS = frozenset(_NOT_MADE.values())
+HARMLESS = frozenset(NOT_FILES.values())
 # Letters that some file systems take for nothing (Apple's TN1150): ".g<U+200C>it" is .git there.
 _IGNORED = re.compile("[\u200c-\u200f\u202a-\u202e\u206a-\u206f\ufeff]")
 
@@ -127,7 +126,7 @@ def _measure(folder: Path, revision: str) -> tuple[int, int]:
 
 
 def _is_file(entry: TreeEntry) -> bool:
-    return entry.mode not in _NOT_MADE
+    return entry.mode not in NOT_FILES
 
 
 def _write_all(
@@ -144,7 +143,7 @@ def _write_all(
     def oids() -> Iterator[str]:
         for entry in list_tree(folder, revision, MAX_FILES):
             if not _is_file(entry):
-                leave_out(entry, _NOT_MADE[entry.mode], None)
+                leave_out(entry, NOT_FILES[entry.mode], None)
             elif is_unsafe(entry.path):
                 leave_out(entry, "unsafe_path", None)
             else:

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from quarry_harness.chunking import MAX_BLOB_BYTES, chunk_blob, source_text
 from quarry_harness.errors import EnvironmentProblem, InvalidInputError
 from quarry_harness.fetching import absent_blobs
-from quarry_harness.git import list_tree, read_blobs
+from quarry_harness.git import NOT_FILES, list_tree, read_blobs
 from quarry_harness.languages import dialect_of_path, reads_headers_as_cpp
 from quarry_harness.stages.workspace import (
     HAVE,
@@ -26,12 +26,12 @@ from quarry_harness.stages.workspace import (
     missing_revision,
     repository_folder,
     require_fetched,
+    shown_path,
 )
 from quarry_harness.store import RevisionRow, Store
 from quarry_harness.types import Progress, TreeEntry
 
 FILE_MODES = frozenset({"100644", "100755", "100664"})
-_TREE_SKIPS = {"120000": "symlink", "160000": "submodule"}
 NOT_SOURCE = "not_source"
 DAMAGED = "Delete that folder, then run quarry fetch and quarry chunk again."
 
@@ -60,7 +60,7 @@ def chunk(workspace: Path, image: str, jobs: int, progress: Progress) -> dict[st
     rules = chunk_rules()
     state = listing_state(rules)
     with Store.open(workspace) as store, _pool(jobs) as pool:
-        revisions = require_fetched(store, image)
+        require_fetched(store, image)
         store.drop_stale_blobs(rules)
         revisions = store.revisions(image)
         have = [r for r in revisions if r.status in HAVE]
@@ -143,7 +143,7 @@ def _sources(tree: Sequence[TreeEntry], gold_paths: set[str]) -> tuple[list[tupl
     other = 0
     for entry in tree:
         dialect = dialect_of_path(entry.path, cpp_headers) or ""
-        path = entry.path.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+        path = shown_path(entry.path)
         if not dialect and path not in gold_paths:
             other += 1
         elif not dialect:
@@ -151,7 +151,7 @@ def _sources(tree: Sequence[TreeEntry], gold_paths: set[str]) -> tuple[list[tupl
         elif entry.mode in FILE_MODES:
             rows.append((path, entry.oid, dialect, ""))
         else:
-            rows.append((path, entry.oid, "", _TREE_SKIPS.get(entry.mode, f"mode_{entry.mode}")))
+            rows.append((path, entry.oid, "", NOT_FILES.get(entry.mode, f"mode_{entry.mode}")))
     return sorted(rows), other
 
 

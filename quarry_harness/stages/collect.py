@@ -14,13 +14,11 @@ from typing import Any
 from filelock import FileLock, Timeout
 
 from quarry_harness.errors import EnvironmentProblem, InvalidInputError, UsageError
-from quarry_harness.layout import parts
+from quarry_harness.layout import parts, sweep
 from quarry_harness.mirrors import repository_url
-from quarry_harness.pruning import bytes_below, is_unfinished, prunable_bytes, prune, remove, surplus_pins, sweep
-from quarry_harness.stages.workspace import repository_folder, require_release
+from quarry_harness.pruning import bytes_below, is_unfinished, prunable_bytes, prune, remove, surplus_pins
+from quarry_harness.stages.workspace import demo_mirror, repository_folder, require_release
 from quarry_harness.store import Store
-
-_DEMO_MIRROR = "demo-mirror"
 
 
 def collect(workspace: Path, first: Callable[[dict[str, Any]], None], *, dry_run: bool = False) -> dict[str, Any]:
@@ -64,7 +62,7 @@ def _plan(workspace: Path, needed: dict[str, set[str]], store: Store) -> dict[st
             whole.append({"repo": repo, "bytes": bytes_below(folder)})
         elif surplus or is_unfinished(folder):
             pins.append({"repo": repo, "revisions": len(surplus), "bytes": prunable_bytes(folder, _kept(folder, keep))})
-    mirror = workspace / _DEMO_MIRROR
+    mirror = demo_mirror(workspace)
     demo = bytes_below(mirror) if store.meta("release_ref") != "demo" and mirror.is_dir() else 0
     return {
         "repositories": whole,
@@ -113,7 +111,7 @@ def _free(workspace: Path, needed: dict[str, set[str]], plan: dict[str, Any]) ->
             except Timeout:
                 in_use.append(repo)
         if plan["demo_mirror_bytes"]:
-            shutil.rmtree(workspace / _DEMO_MIRROR)
+            shutil.rmtree(demo_mirror(workspace))
     except OSError as error:
         raise EnvironmentProblem(
             f"{error.filename or workspace}: {error.strerror or error}.", "What was freed is freed; run it again."

@@ -27,12 +27,12 @@ from quarry_harness.stages.workspace import (
     release_name,
     require_chunked,
     resolution_state,
+    run_is_whole,
     runs_folder,
     source_state,
 )
 from quarry_harness.store import RevisionRow, Store
 from quarry_harness.types import Progress
-from quarry_harness.verify import verify_files
 
 # Part of every run's identity: raise when the same settings would give other bytes.
 RUN_FORMAT = "1"
@@ -95,7 +95,7 @@ def evaluate(
         identity = _identity(store, model, image, profile, depth, state)
         run_id = f"{models.check_name(model_name)}-{image}-{digest(identity)[:12]}"
         folder = runs_folder(workspace) / run_id
-        if store.run_files(run_id) and all(check.ok for check in verify_files(store.run_files(run_id), folder)):
+        if run_is_whole(store, workspace, run_id):
             return read_result(folder) | {"folder": str(folder), "done_before": True}
         outcomes = _rank_all(store, model, image, profile, depth, revisions, progress, run_id)
         result = {"run_id": run_id, "model": models.check_name(model_name)} | _result(store, outcomes, image, revisions)

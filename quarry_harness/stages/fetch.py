@@ -18,7 +18,7 @@ from quarry_harness.mirrors import Credentials
 from quarry_harness.release import corpus_revision, read_release, select_tasks
 from quarry_harness.resources import resource
 from quarry_harness.stages.repositories import Known, Source, bring, plan
-from quarry_harness.stages.workspace import release_name
+from quarry_harness.stages.workspace import demo_mirror, release_name
 from quarry_harness.store import FILE_NAME, Store
 from quarry_harness.types import Progress, Release
 from quarry_harness.verify import manifest_problems
@@ -173,7 +173,7 @@ def _dry_source(workspace: Path, release: Release, source: Source) -> Source:
     """The demo's mirror is made by the fetch itself; a dry run makes none."""
     if release.ref != "demo" or source.template is not None:
         return source
-    return Source((workspace / "demo-mirror").resolve().as_uri() + "/{owner}/{name}.git")
+    return Source(demo_mirror(workspace).resolve().as_uri() + "/{owner}/{name}.git")
 
 
 def _lasting(ref: str, folder: Path) -> str:
@@ -220,4 +220,4 @@ def _wanted(release: Release) -> Callable[[str, str], bool]:
 def _demo_template(workspace: Path) -> str:
     from quarry_harness import demo
 
-    return demo.build_mirror(workspace / "demo-mirror")
+    return demo.build_mirror(demo_mirror(workspace))

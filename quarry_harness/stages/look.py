@@ -9,6 +9,7 @@ from typing import Any
 
 from quarry_harness.chunking import MAX_BLOB_BYTES, chunk_blob
 from quarry_harness.languages import PROFILES, dialect_of_path, reads_headers_as_cpp
+from quarry_harness.stages.workspace import shown_path
 
 _VERSION_CONTROL = frozenset({".git", ".hg", ".svn"})
 
@@ -27,7 +28,7 @@ def chunks_of(path: Path, profile: str) -> Iterator[dict[str, Any]]:
         if dialect is None:
             continue
         reason, rows = _chunk_file(file, dialect)
-        shown = name.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+        shown = shown_path(name)
         if reason != "parsed":
             yield {"path": shown, "skipped": reason}
         for row in rows:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from quarry_harness.errors import EnvironmentProblem, InvalidInputError
-from quarry_harness.fetching import FetchOutcome, FetchPolicy, FetchReport, absent_blobs, fetch_pins
+from quarry_harness.fetching import AbsentBlob, FetchOutcome, FetchPolicy, FetchReport, absent_blobs, fetch_pins
 from quarry_harness.git import pinned_revisions
 from quarry_harness.mirrors import Credentials, authorization, repository_url, size_in_mirror
 from quarry_harness.stages.workspace import HAVE, RETRYABLE, repository_folder, shown_path
@@ -210,11 +210,15 @@ def renamed(store: Store, repos: Pins | set[str]) -> list[dict[str, str]]:
 def left_out(workspace: Path, repos: Sequence[str]) -> list[dict[str, Any]]:
     """Returns {repo, path, oid, bytes} of every wanted blob that was too large to be kept, by repository and path."""
     return [
-        {"repo": repo, "path": shown_path(blob.path), "oid": blob.oid, "bytes": blob.size_bytes}
+        _blob_row(repo, blob)
         for repo in repos
         for blob in absent_blobs(repository_folder(workspace, repo))
         if blob.size_bytes is not None
     ]
+
+
+def _blob_row(repo: str, blob: AbsentBlob) -> dict[str, Any]:
+    return {"repo": repo, "path": shown_path(blob.path), "oid": blob.oid, "bytes": blob.size_bytes}
 
 
 def _summary(reports: Sequence[FetchReport]) -> dict[str, Any]:
@@ -235,11 +239,7 @@ def _summary(reports: Sequence[FetchReport]) -> dict[str, Any]:
             if o.status not in HAVE
         ],
         "outcomes": dict(sorted(outcomes.items())),
-        "left_out": [
-            {"repo": report.repo, "path": shown_path(blob.path), "oid": blob.oid, "bytes": blob.size_bytes}
-            for report in reports
-            for blob in report.left_out
-        ],
+        "left_out": [_blob_row(report.repo, blob) for report in reports for blob in report.left_out],
         "bytes": sum(report.bytes for report in reports),
         "requests": sum(report.requests for report in reports),
     }

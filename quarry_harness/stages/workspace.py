@@ -15,6 +15,7 @@ from quarry_harness.chunking import fingerprint
 from quarry_harness.errors import EnvironmentProblem, UsageError
 from quarry_harness.languages import LANGUAGE_OF_DIALECT, PROFILES
 from quarry_harness.store import RevisionRow, Store
+from quarry_harness.verify import verify_files
 
 # Part of the state of a listing: raise it when the choice of files or of their language changes.
 LISTING_RULES = "1"
@@ -36,6 +37,17 @@ def shown_path(path: str) -> str:
 def runs_folder(workspace: Path) -> Path:
     """Returns the folder that holds one folder a run."""
     return workspace / "runs"
+
+
+def demo_mirror(workspace: Path) -> Path:
+    """Returns the folder of the repositories that the release `demo` is fetched from."""
+    return workspace / "demo-mirror"
+
+
+def run_is_whole(store: Store, workspace: Path, run_id: str) -> bool:
+    """Returns whether a recorded run's files are all what they were when they were written."""
+    recorded = store.run_files(run_id)
+    return bool(recorded) and all(check.ok for check in verify_files(recorded, runs_folder(workspace) / run_id))
 
 
 def release_name(ref: str) -> str:

@@ -136,15 +136,12 @@ class Store:
     def select_tasks(self, keys: Iterable[tuple[str, str]], description: dict[str, Any]) -> None:
         """Makes the tasks named (repo, task id) the workspace's selection; description says how they were chosen."""
         wanted = list(keys)
-        with self.transaction():
-            self._db.connection.register(
-                "incoming", pa.table({"repo": [r for r, _ in wanted], "task_id": [t for _, t in wanted]})
-            )
+        rows = pa.table({"repo": [r for r, _ in wanted], "task_id": [t for _, t in wanted]})
+        with self.transaction(), self._db.incoming(rows):
             self._db.connection.execute(
                 "UPDATE task SET selected = EXISTS (SELECT 1 FROM incoming i"
                 " WHERE i.repo = task.repo AND i.task_id = task.task_id)"
             )
-            self._db.connection.unregister("incoming")
             self.set_meta("selection", json.dumps(description, sort_keys=True))
 
     def release_files(self) -> dict[str, str]:
@@ -280,28 +277,26 @@ class Store:
             "dialect": [dialect for _, dialect in wanted],
             "rules": [rules[dialect] for _, dialect in wanted],
         }
-        self._db.connection.register("incoming", pa.table(columns, _PAIR_SCHEMA))
-        rows = self._db.rows("SELECT b.oid, b.dialect, b.id FROM blob b JOIN incoming USING (oid, dialect, rules)")
-        self._db.connection.unregister("incoming")
+        with self._db.incoming(pa.table(columns, _PAIR_SCHEMA)):
+            rows = self._db.rows("SELECT b.oid, b.dialect, b.id FROM blob b JOIN incoming USING (oid, dialect, rules)")
         return {(oid, dialect): number for oid, dialect, number in rows}
 
     def drop_stale_blobs(self, rules: dict[str, str]) -> int:
         """Removes blobs and chunks made under other rules than those given per dialect; returns how many blobs."""
         current = pa.table({"dialect": list(rules), "rules": list(rules.values())}, _RULES_SCHEMA)
-        self._db.connection.register("incoming", current)
-        stale = int(self._db.one("SELECT count(*) FROM blob ANTI JOIN incoming USING (dialect, rules)"))
-        if stale:
-            with self.transaction():
-                run = self._db.connection.execute
-                run("CREATE TEMP TABLE stale AS SELECT id FROM blob ANTI JOIN incoming USING (dialect, rules)")
-                for table, column in (("chunk", "blob"), ("entry", "blob"), ("blob", "id")):
-                    run(f"DELETE FROM {table} WHERE {column} IN (SELECT id FROM stale)")
-                run("DROP TABLE stale")
-                run("UPDATE revision SET rules = ''")
-                # Blob ids are used again: a resolution must not outlive the chunk it names.
-                run("DELETE FROM resolution")
-                run("DELETE FROM meta WHERE key LIKE 'resolved:%'")
-        self._db.connection.unregister("incoming")
+        with self._db.incoming(current):
+            stale = int(self._db.one("SELECT count(*) FROM blob ANTI JOIN incoming USING (dialect, rules)"))
+            if stale:
+                with self.transaction():
+                    run = self._db.connection.execute
+                    run("CREATE TEMP TABLE stale AS SELECT id FROM blob ANTI JOIN incoming USING (dialect, rules)")
+                    for table, column in (("chunk", "blob"), ("entry", "blob"), ("blob", "id")):
+                        run(f"DELETE FROM {table} WHERE {column} IN (SELECT id FROM stale)")
+                    run("DROP TABLE stale")
+                    run("UPDATE revision SET rules = ''")
+                    # Blob ids are used again: a resolution must not outlive the chunk it names.
+                    run("DELETE FROM resolution")
+                    run("DELETE FROM meta WHERE key LIKE 'resolved:%'")
         return stale
 
     def next_blob_id(self) -> int:
@@ -316,21 +311,22 @@ class Store:
 
     def chunk_summary(self, revisions: Sequence[int]) -> dict[str, Any]:
         """Returns counts over the listed revisions: files, distinct blobs, chunks, bytes, skipped by reason."""
-        self._db.connection.register("incoming", pa.table({"id": pa.array(revisions, pa.int32())}))
-        files, other = self._db.connection.execute(
-            "SELECT (SELECT count(*) FROM entry WHERE revision IN (SELECT id FROM incoming)),"
-            " (SELECT coalesce(sum(other_files), 0) FROM revision WHERE id IN (SELECT id FROM incoming))"
-        ).fetchall()[0]
-        blobs, chunks, size = self._db.connection.execute(
-            "WITH used AS (SELECT DISTINCT blob FROM entry WHERE revision IN (SELECT id FROM incoming) AND blob >= 0)"
-            " SELECT (SELECT count(*) FROM used), (SELECT count(*) FROM chunk WHERE blob IN (SELECT blob FROM used)),"
-            " (SELECT coalesce(sum(bytes), 0) FROM blob WHERE id IN (SELECT blob FROM used))"
-        ).fetchall()[0]
-        skipped = self._db.rows(
-            "SELECT CASE WHEN e.blob < 0 THEN e.status ELSE b.status END AS why, count(*) FROM entry e"
-            " LEFT JOIN blob b ON b.id = e.blob WHERE e.revision IN (SELECT id FROM incoming) GROUP BY why ORDER BY why"
-        )
-        self._db.connection.unregister("incoming")
+        with self._db.incoming(pa.table({"id": pa.array(revisions, pa.int32())})):
+            files, other = self._db.connection.execute(
+                "SELECT (SELECT count(*) FROM entry WHERE revision IN (SELECT id FROM incoming)),"
+                " (SELECT coalesce(sum(other_files), 0) FROM revision WHERE id IN (SELECT id FROM incoming))"
+            ).fetchall()[0]
+            blobs, chunks, size = self._db.connection.execute(
+                "WITH used AS (SELECT DISTINCT blob FROM entry WHERE revision IN (SELECT id FROM incoming)"
+                " AND blob >= 0) SELECT (SELECT count(*) FROM used),"
+                " (SELECT count(*) FROM chunk WHERE blob IN (SELECT blob FROM used)),"
+                " (SELECT coalesce(sum(bytes), 0) FROM blob WHERE id IN (SELECT blob FROM used))"
+            ).fetchall()[0]
+            skipped = self._db.rows(
+                "SELECT CASE WHEN e.blob < 0 THEN e.status ELSE b.status END AS why, count(*) FROM entry e"
+                " LEFT JOIN blob b ON b.id = e.blob WHERE e.revision IN (SELECT id FROM incoming)"
+                " GROUP BY why ORDER BY why"
+            )
         reasons = {why: count for why, count in skipped if why != "parsed"}
         return {
             "files": files,
@@ -343,33 +339,29 @@ class Store:
 
     def files_at(self, revision: int, paths: Iterable[str]) -> list[Row]:
         """Returns (path, "parsed" or the skip reason, lines) for those of the paths that the revision has."""
-        self._db.connection.register("incoming", pa.table({"path": pa.array(sorted(paths), pa.string())}))
-        rows = self._db.rows(
-            "SELECT e.path, CASE WHEN e.blob < 0 THEN e.status ELSE b.status END, coalesce(b.lines, 0)"
-            " FROM entry e LEFT JOIN blob b ON b.id = e.blob"
-            " WHERE e.revision = ? AND e.path IN (SELECT path FROM incoming) ORDER BY e.path",
-            [revision],
-        )
-        self._db.connection.unregister("incoming")
-        return rows
+        with self._db.incoming(pa.table({"path": pa.array(sorted(paths), pa.string())})):
+            return self._db.rows(
+                "SELECT e.path, CASE WHEN e.blob < 0 THEN e.status ELSE b.status END, coalesce(b.lines, 0)"
+                " FROM entry e LEFT JOIN blob b ON b.id = e.blob"
+                " WHERE e.revision = ? AND e.path IN (SELECT path FROM incoming) ORDER BY e.path",
+                [revision],
+            )
 
     def chunks_at(self, revision: int, paths: Iterable[str], symbols: Iterable[str]) -> list[Row]:
         """Returns the chunks of a revision that lie in one of the paths or have one of the names, in corpus order.
 
         Rows are (path, blob, ordinal, language, kind, name, container, qualified name, lines, bytes).
         """
-        self._db.connection.register("named", pa.table({"name": pa.array(sorted(symbols), pa.string())}))
-        self._db.connection.register("placed", pa.table({"path": pa.array(sorted(paths), pa.string())}))
-        rows = self._db.rows(
-            "SELECT e.path, c.blob, c.ordinal, c.language, c.kind, c.name, c.container, c.qualified_name,"
-            " c.start_line, c.end_line, c.start_byte, c.end_byte FROM entry e JOIN chunk c USING (blob)"
-            " WHERE e.revision = ? AND"
-            " (e.path IN (SELECT path FROM placed) OR c.name IN (SELECT name FROM named))" + _CORPUS_ORDER,
-            [revision],
-        )
-        self._db.connection.unregister("named")
-        self._db.connection.unregister("placed")
-        return rows
+        names = pa.table({"name": pa.array(sorted(symbols), pa.string())})
+        places = pa.table({"path": pa.array(sorted(paths), pa.string())})
+        with self._db.incoming(names, "named"), self._db.incoming(places, "placed"):
+            return self._db.rows(
+                "SELECT e.path, c.blob, c.ordinal, c.language, c.kind, c.name, c.container, c.qualified_name,"
+                " c.start_line, c.end_line, c.start_byte, c.end_byte FROM entry e JOIN chunk c USING (blob)"
+                " WHERE e.revision = ? AND"
+                " (e.path IN (SELECT path FROM placed) OR c.name IN (SELECT name FROM named))" + _CORPUS_ORDER,
+                [revision],
+            )
 
     def corpus(self, revision: int, kinds: Iterable[str] | None) -> pa.Table:
         """Returns a revision's corpus in the one order that breaks ties: path, lines, name, place in the file.
