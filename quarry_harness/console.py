@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from contextlib import suppress
 from types import TracebackType
 from typing import Any
 
@@ -34,7 +35,7 @@ class Console:
         """Prints a line about the work, above the bar where there is one."""
         self._end_bar()
         if not self._quiet:
-            click.echo(words, err=True)
+            _echo(words)
 
     def progress(self, done: int, total: int, words: str) -> None:
         """Shows that `done` of `total` things are done and what is in hand."""
@@ -47,7 +48,7 @@ class Console:
         elif time.monotonic() - self._last >= _INTERVAL_S:
             self._last = time.monotonic()
             left = (self._last - self._started) / done * (total - done)
-            click.echo(f"  {done} of {total}, about {left:.0f} s left: {words}", err=True)
+            _echo(f"  {done} of {total}, about {left:.0f} s left: {words}")
 
     def _move_bar(self, done: int, total: int, words: str) -> None:
         if self._bar is None:
@@ -66,3 +67,9 @@ class Console:
         if self._bar is not None:
             self._bar.stop()
             self._bar = None
+
+
+def _echo(words: str) -> None:
+    # Nobody reading along is no reason to stop.
+    with suppress(OSError):
+        click.echo(words, err=True)

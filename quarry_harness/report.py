@@ -48,12 +48,23 @@ def evaluation(result: Mapping[str, Any]) -> str:
 def _title(result: Mapping[str, Any]) -> str:
     scope = f"{result['queries']} queries of {result['tasks']} tasks"
     if result["tasks"] != result["release_tasks"]:
-        scope += f" (a selection: the release has {result['release_tasks']} tasks)"
+        scope += f" (a selection{_filters(result['filters'])}: the release has {result['release_tasks']} tasks)"
+    profile = "" if result["profile"] == "quarry" else f", profile {result['profile']}"
     return (
-        f"{result['model']} on {_release(result)}, {result['image']}:"
+        f"{result['model']} on {_release(result)}, {result['image']}{profile}:"
         f" {HEADLINE}, in percent"
         f"\n{scope}; recall = share of a query's gold units in the top k, all_gold = every one of them is there"
     )
+
+
+def _filters(filters: Mapping[str, Any]) -> str:
+    """How a selection was made, as far as it fits on a line."""
+    words = [
+        f"{name} {', '.join(map(str, filters[name]))}" for name in ("repos", "languages", "tasks") if filters.get(name)
+    ]
+    words += [f"the first {filters['limit']}"] if filters.get("limit") else []
+    line = printable("; ".join(words))
+    return f" of {line if len(line) <= 100 else line[:97] + '...'}" if line else ""
 
 
 def _release(document: Mapping[str, Any]) -> str:
@@ -93,6 +104,11 @@ def _accounts(result: Mapping[str, Any]) -> str:
         " (an unresolved unit counts as not found)",
         f"queries without a result: {result['queries_without_result']}{_reasons(result)} (they count 0)",
     ]
+    if result["units_sharing_a_chunk"]:
+        lines.append(
+            f"gold units in the same chunk as another of their query: {result['units_sharing_a_chunk']}"
+            " (qrels.trec lists a document once, so its recall may differ a little)"
+        )
     if result["revisions_missing"]:
         lines.append(
             f"revisions missing: {result['revisions_missing']} of {len(result['revisions'])}"
@@ -244,14 +260,12 @@ def chunked(document: Mapping[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def canonicalized(document: Mapping[str, Any], most: int = 20) -> str:
-    """Returns how the gold units resolved, with at most `most` of the unresolved ones."""
+def canonicalized(document: Mapping[str, Any]) -> str:
+    """Returns how the gold units resolved, with the first of the unresolved ones."""
     tiers = ", ".join(f"{count} {tier}" for tier, count in document["by_tier"].items())
     verb = "nothing to do, " if document["done_before"] else ""
     lines = [f"canonicalize: {verb}{document['resolved']} of {document['units']} gold units resolved ({tiers})"]
-    lines += [f"  unresolved {row['unit_key']}: {row['reason']}" for row in document["unresolved"][:most]]
-    if len(document["unresolved"]) > most:
-        lines.append(f"  and {len(document['unresolved']) - most} more (--json lists all)")
+    lines += _listed([f"unresolved {row['unit_key']}: {row['reason']}" for row in document["unresolved"]])
     return "\n".join(lines)
 
 
@@ -277,8 +291,10 @@ def state(document: Mapping[str, Any]) -> str:
     lines = [
         f"workspace     {document['workspace']}",
         f"release       {_release(document)}: {counts['tasks']} tasks, {counts['queries']} queries",
-        f"selection     {counts['selected_tasks']} tasks, {counts['selected_queries']} queries",
+        f"selection     {counts['selected_tasks']} tasks, {counts['selected_queries']} queries"
+        f"{_filters(document['selection'].get('filters', {}))}",
     ]
+    lines += [f"mirror        {document['mirror']}"] if document["mirror"] else []
     for image, held in document["images"].items():
         if not held["revisions"]:
             continue
@@ -294,6 +310,9 @@ def state(document: Mapping[str, Any]) -> str:
     lines += [
         f"run           {row['run_id']}" + ("" if row["whole"] else " (DAMAGED; run quarry verify)")
         for row in document["runs"]
+    ]
+    lines += [
+        f"run           {printable(name)} (no record of it in this database)" for name in document["unrecorded_runs"]
     ]
     return "\n".join(lines)
 

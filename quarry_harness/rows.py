@@ -73,7 +73,9 @@ def read_rows(path: Path, name: str) -> Iterator[Row]:
 def parse_json(text: bytes) -> Any:
     """Returns the value of a JSON text in UTF-8. Raises Fault where it is not JSON, or is JSON nothing could keep."""
     try:
-        value = json.loads(text.decode("utf-8"), parse_constant=_no_constant, parse_float=_finite)
+        value = json.loads(
+            text.decode("utf-8"), parse_constant=_no_constant, parse_float=_finite, object_pairs_hook=_unique_keys
+        )
     except UnicodeDecodeError as error:
         raise Fault(f"is not UTF-8 (byte {error.start + 1}: {text[error.start]:#04x})") from error
     except RecursionError as error:
@@ -150,7 +152,8 @@ def _parquet_rows(path: Path, name: str) -> Iterator[Row]:
 
     number = 0
     try:
-        with closing(pq.ParquetFile(path)) as file:
+        # An open file: pyarrow would read a name such as "a:b" as an address.
+        with path.open("rb") as stream, closing(pq.ParquetFile(stream)) as file:
             for batch in file.iter_batches(batch_size=1024):
                 for value in batch.to_pylist():
                     number += 1
@@ -193,6 +196,14 @@ def kind_of(value: Any) -> str:
         dict: "an object",
     }
     return kinds.get(type(value), f"a {type(value).__name__}")
+
+
+def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    value = dict(pairs)
+    if len(value) < len(pairs):
+        names = [name for name, _ in pairs]
+        raise Fault(f"states the field {next(n for n in names if names.count(n) > 1)!r} twice")
+    return value
 
 
 def _no_constant(word: str) -> float:

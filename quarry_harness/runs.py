@@ -87,15 +87,17 @@ def write_run(
         shutil.rmtree(part, ignore_errors=True)
         part.mkdir(parents=True)
         for name, lines in (("run.trec", run), ("qrels.trec", qrels)):
-            with (part / name).open("w", encoding="utf-8", newline="\n") as file:
-                file.writelines(lines)
-        pq.write_table(per_query, part / "per_query.parquet")
+            with (part / name).open("w", encoding="utf-8", newline="\n") as text:
+                text.writelines(lines)
+        # An open file: pyarrow would read a name such as "run:1" as an address.
+        with (part / "per_query.parquet").open("wb") as file:
+            pq.write_table(per_query, file)
         (part / "result.json").write_text(json_text(result), "utf-8")
         (part / "timing.json").write_text(json_text(timing), "utf-8")
         files = {path.name: (_sha256(path), path.stat().st_size) for path in sorted(part.iterdir())}
         for path in part.iterdir():
-            with path.open("rb") as file:
-                os.fsync(file.fileno())
+            with path.open("rb") as whole:
+                os.fsync(whole.fileno())
         shutil.rmtree(folder, ignore_errors=True)
         part.rename(folder)
     except OSError as error:

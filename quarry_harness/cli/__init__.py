@@ -6,9 +6,13 @@ imported inside the commands, so that `quarry --help` answers at once.
 
 from __future__ import annotations
 
+import errno
 import os
+import select
 import sys
-from typing import NoReturn
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import Any, NoReturn
 
 import click
 
@@ -16,9 +20,15 @@ from quarry_harness import __version__
 from quarry_harness.cli.look import chunks, status, verify
 from quarry_harness.cli.options import OK
 from quarry_harness.cli.work import canonicalize, checkout, chunk, evaluate, fetch, gc, run
-from quarry_harness.errors import QuarryError
+from quarry_harness.errors import EnvironmentProblem, QuarryError
 
 BUG = 70
+INTERRUPTED = 130
+# What a call of the system may answer without a fault of ours.
+_SURROUNDINGS = frozenset(
+    {errno.EACCES, errno.EDQUOT, errno.EIO, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOSPC, errno.EPERM}
+    | {errno.EROFS}
+)
 
 EXIT_CODES = """\b
 Exit codes:
@@ -28,17 +38,30 @@ Exit codes:
   3   unreadable or invalid input
   4   environment: git, network, model, key, locked database, disk
   70  a fault of this program, with its traceback
+  130 interrupted (Ctrl-C); what was finished is kept
 """
 
 
-class _InOrder(click.Group):
-    """Lists the commands in the order of the work, not of the alphabet."""
+class _NobodyReads(Exception):
+    """Standard output is a pipe whose reader has had enough."""
+
+
+class _Commands(click.Group):
+    """Lists the commands in the order of the work, not of the alphabet, and minds standard output."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(self.commands)
 
+    def make_context(self, *args: Any, **extra: Any) -> click.Context:
+        with _standard_output():
+            return super().make_context(*args, **extra)
 
-@click.group(cls=_InOrder, context_settings={"help_option_names": ["-h", "--help"]}, epilog=EXIT_CODES)
+    def invoke(self, ctx: click.Context) -> Any:
+        with _standard_output():
+            return super().invoke(ctx)
+
+
+@click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]}, epilog=EXIT_CODES)
 @click.version_option(__version__, prog_name="quarry")
 def cli() -> None:
     """Run the Quarry code-retrieval benchmark.
@@ -56,15 +79,16 @@ for _command in (run, fetch, chunk, canonicalize, evaluate, verify, status, chun
 
 def main() -> NoReturn:
     """Runs the command line and ends the process with the error's exit code; a fault of ours shows its traceback."""
+    _occupy_standard_streams()
     try:
         code = cli.main(standalone_mode=False)
-        # Flushed here, so that a closed pipe is met inside this try.
-        sys.stdout.flush()
+        # Flushed here, so that a closed pipe or a full disk is met inside this try.
+        if sys.stdout is not None:
+            with _standard_output():
+                sys.stdout.flush()
         sys.exit(code if isinstance(code, int) else OK)
     except QuarryError as error:
-        click.echo(f"error: {error.message}", err=True)
-        if error.hint:
-            click.echo(f"       {error.hint}", err=True)
+        _tell(error.message, error.hint)
         sys.exit(error.exit_code)
     except click.exceptions.Exit as ended:
         sys.exit(ended.exit_code)
@@ -72,17 +96,61 @@ def main() -> NoReturn:
         error.show()
         sys.exit(error.exit_code)
     except (KeyboardInterrupt, click.Abort):
-        click.echo("interrupted; what was finished is kept, the same command goes on", err=True)
-        sys.exit(130)
-    except BrokenPipeError:
-        # The reader has had enough (`quarry ... | head`); python would complain once more while closing.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        with suppress(OSError):
+            click.echo("interrupted; what was finished is kept, the same command goes on", err=True)
+        sys.exit(INTERRUPTED)
+    except _NobodyReads:
+        _drop_output()
         sys.exit(OK)
+    except OSError as error:
+        if error.errno not in _SURROUNDINGS:
+            _report_bug()
+        _drop_output()
+        _tell(f"{error.filename or 'writing failed'}: {error.strerror}.", "What was finished is kept; run it again.")
+        sys.exit(EnvironmentProblem.exit_code)
     except Exception:  # noqa: BLE001 the last resort of the process
-        import traceback
+        _report_bug()
 
-        click.echo(traceback.format_exc(), err=True, nl=False)
-        click.echo(
-            f"error: this is a fault of quarry-harness {__version__}; please report it with the lines above.", err=True
-        )
-        sys.exit(BUG)
+
+def _occupy_standard_streams() -> None:
+    """Keeps 0, 1 and 2 from becoming a database's file where the caller closed them (`quarry ... >&-`)."""
+    while (descriptor := os.open(os.devnull, os.O_RDWR)) <= 2:
+        pass
+    os.close(descriptor)
+
+
+@contextmanager
+def _standard_output() -> Iterator[None]:
+    """Tells the end of standard output's reader (`quarry ... | head`) from other trouble.
+
+    Inside click's own handling, which would make it exit code 1.
+    """
+    try:
+        yield
+    except BrokenPipeError as error:
+        poll = select.poll()
+        poll.register(1, 0)
+        if any(event & select.POLLERR for _, event in poll.poll(0)):
+            raise _NobodyReads from error
+        raise
+
+
+def _drop_output() -> None:
+    """Lets what is still buffered go nowhere; python would complain once more while closing."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+
+
+def _tell(message: str, hint: str) -> None:
+    click.echo(f"error: {message}", err=True)
+    if hint:
+        click.echo(f"       {hint}", err=True)
+
+
+def _report_bug() -> NoReturn:
+    import traceback
+
+    click.echo(traceback.format_exc(), err=True, nl=False)
+    click.echo(
+        f"error: this is a fault of quarry-harness {__version__}; please report it with the lines above.", err=True
+    )
+    sys.exit(BUG)

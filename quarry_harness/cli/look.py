@@ -74,9 +74,10 @@ def chunks(paths: tuple[Path, ...], profile: str, as_json: bool) -> int:
                     rows.append(row)
                 else:
                     click.echo(json.dumps(row, ensure_ascii=False))
-        except BrokenPipeError:
-            raise
         except OSError as error:
+            # Standard output's own trouble names no file.
+            if error.filename is None:
+                raise
             click.echo(f"{path}: {error.strerror}", err=True)
             code = UNREADABLE
     if as_json:

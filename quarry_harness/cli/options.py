@@ -89,7 +89,7 @@ def release_options(command: Command) -> Command:
                 "--release",
                 "ref",
                 metavar="REF",
-                help="A folder, hf://owner/name[@revision], or demo. Without it: the workspace's release.",
+                help="A folder, hf://owner/name[@revision], or demo. Without it: the workspace's release and filters.",
             ),
             click.option(
                 "--mirror",
@@ -97,7 +97,8 @@ def release_options(command: Command) -> Command:
                 envvar="QUARRY_MIRROR",
                 show_envvar=True,
                 help="Where repositories come from, with {owner} and {name}, for example"
-                " file:///srv/mirror/{owner}/{name}.git. Without it: https from GitHub.",
+                " file:///srv/mirror/{owner}/{name}.git. Without it: https from GitHub, or, without --release, the"
+                " workspace's mirror.",
             ),
             click.option(
                 "--token-env",
@@ -140,7 +141,9 @@ def model_options(command: Command) -> Command:
         show_default=True,
         help="Results kept for each query; recall@50 needs 50.",
     )(command)
-    return click.option("--model", default="bm25", show_default=True, metavar="NAME", help="The retriever.")(command)
+    return click.option("--model", default="bm25", show_default=True, metavar="NAME", help="The retriever: bm25.")(
+        command
+    )
 
 
 def print_result(document: Any, as_json: bool, text: Callable[[], str]) -> None:

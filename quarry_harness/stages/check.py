@@ -7,7 +7,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from quarry_harness.errors import QuarryError
+from quarry_harness.errors import QuarryError, UsageError
 from quarry_harness.git import pinned_revisions
 from quarry_harness.hub import locate_release
 from quarry_harness.languages import PROFILES
@@ -23,8 +23,9 @@ from quarry_harness.stages.workspace import (
     resolution_state,
     run_is_whole,
     runs_folder,
+    unrecorded_runs,
 )
-from quarry_harness.store import FILE_NAME, Store
+from quarry_harness.store import Store, is_workspace
 from quarry_harness.types import IMAGES, Check, Release
 from quarry_harness.verify import verify_files, verify_release
 
@@ -32,7 +33,12 @@ from quarry_harness.verify import verify_files, verify_release
 def verify(workspace: Path, ref: str | None) -> list[Check]:
     """Returns every check of the release named and of the workspace, whichever of the two there are."""
     checks: list[Check] = []
-    has_workspace = (workspace / FILE_NAME).exists()
+    has_workspace = is_workspace(workspace)
+    if ref is None and not has_workspace:
+        raise UsageError(
+            f"{workspace}: there is no workspace here, and no release was named: nothing to check.",
+            "Add --release REF, or name a workspace with --workspace.",
+        )
     imported: dict[str, str] = {}
     if ref is None and has_workspace:
         with Store.open(workspace, read_only=True) as store:
@@ -44,6 +50,8 @@ def verify(workspace: Path, ref: str | None) -> list[Check]:
         checks += _check_release(ref, imported)
     if has_workspace:
         checks += _check_workspace(workspace)
+    else:
+        checks.append(Check("workspace", None, f"there is none at {workspace}"))
     return checks
 
 
@@ -81,6 +89,8 @@ def _check_workspace(workspace: Path) -> list[Check]:
         for run_id, _, _ in store.runs():
             found = verify_files(store.run_files(run_id), runs_folder(workspace) / run_id)
             checks += [Check(f"run {run_id}: {check.name}", check.ok, check.detail) for check in found]
+        for run_id in unrecorded_runs(store, workspace):
+            checks.append(Check(f"run {run_id}", None, "this database has no record of it, so nothing to compare with"))
         # Lexical models make no vectors; said, so that nobody takes silence for a check.
         checks.append(Check("vectors", None, "the workspace has recorded none"))
         checks += _check_repositories(workspace, store)
@@ -105,9 +115,10 @@ def _check_repositories(workspace: Path, store: Store) -> list[Check]:
 def status(workspace: Path) -> dict[str, Any]:
     """Returns what the workspace holds, stage by stage, and what is missing.
 
-    Keys: workspace, release, release_version, selection, counts, images {image: {revisions, fetched, chunked, missing,
-    resolved {profile: bool}}}, renamed [{repo, url, note}], left_out [{repo, path, oid, bytes}], runs [{run_id, model,
-    image, whole}]. missing rows: {repo, revision, status, reason}.
+    Keys: workspace, release, release_version, mirror, selection, counts, images {image: {revisions, fetched, chunked,
+    missing, resolved {profile: bool}}}, renamed [{repo, url, note}], left_out [{repo, path, oid, bytes}], runs
+    [{run_id, model, image, whole}], unrecorded_runs (run folders that this database does not know). missing rows:
+    {repo, revision, status, reason}.
     """
     with Store.open(workspace, read_only=True) as store:
         runs = [
@@ -124,12 +135,14 @@ def status(workspace: Path) -> dict[str, Any]:
             "workspace": str(workspace),
             "release": store.meta("release_ref"),
             "release_version": store.meta("release_version"),
+            "mirror": store.meta("mirror") or None,
             "selection": json.loads(store.meta("selection") or "{}"),
             "counts": store.counts(),
             "images": {image: _image_status(store, image) for image in IMAGES},
             "renamed": renamed(store, repos),
             "left_out": left_out(workspace, sorted(repos)),
             "runs": runs,
+            "unrecorded_runs": unrecorded_runs(store, workspace),
         }
 
 

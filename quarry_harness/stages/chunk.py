@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import multiprocessing
+import os
+import signal
+import threading
 import time
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -37,7 +41,7 @@ DAMAGED = "Delete that folder, then run quarry fetch and quarry chunk again."
 
 # A worker hands back what it has when the text it holds grows past this, so memory is bounded by jobs, not by blobs.
 _HAND_BACK_BYTES = 8_000_000
-_BATCH = 1024
+_BATCH_BLOBS = 1024
 
 
 class Blob(NamedTuple):
@@ -46,6 +50,10 @@ class Blob(NamedTuple):
     id: int
     oid: str
     dialect: str
+
+
+# Blob rows, chunk rows, and the blobs that were not parsed yet.
+_Batch: TypeAlias = tuple[pa.Table, pa.Table, Sequence[Blob]]
 
 
 def chunk(workspace: Path, image: str, jobs: int, progress: Progress) -> dict[str, Any]:
@@ -155,16 +163,42 @@ def _sources(tree: Sequence[TreeEntry], gold_paths: set[str]) -> tuple[list[tupl
     return sorted(rows), other
 
 
-def _pool(jobs: int) -> Executor:
+@contextmanager
+def _pool(jobs: int) -> Iterator[Executor]:
     """Who parses while this thread writes: a thread for one job, processes for more.
 
     Neither parsing nor walking a tree releases the interpreter lock, so threads would share one core; writing to the
     database does, so one parsing thread and the writing go on side by side.
     """
-    if jobs == 1:
-        return ThreadPoolExecutor(1)
     # Not fork: the parent holds DuckDB's threads, which a forked child would inherit half dead.
-    return ProcessPoolExecutor(jobs, mp_context=multiprocessing.get_context("spawn"))
+    spawn = multiprocessing.get_context("spawn")
+    pool = ThreadPoolExecutor(1) if jobs == 1 else ProcessPoolExecutor(jobs, spawn, initializer=_end_with_parent)
+    try:
+        yield pool
+    finally:
+        # After an interruption the batches that wait are not worth waiting for.
+        pool.shutdown(cancel_futures=True)
+
+
+def _submit(pool: Executor, folder: Path, blobs: Sequence[Blob], rules: dict[str, str]) -> Future[_Batch]:
+    """Hands a batch to the pool. A process that this starts leaves Ctrl-C to the one that started it."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        return pool.submit(parse_blobs, folder, blobs, rules)
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _end_with_parent() -> None:
+    """In a worker: ends it when the process that started it is gone, however that ended (kill -9 tells nobody)."""
+    parent = multiprocessing.parent_process()
+
+    def wait() -> None:
+        if parent is not None:
+            parent.join()
+            os._exit(1)
+
+    threading.Thread(target=wait, daemon=True).start()
 
 
 def _parsed(
@@ -174,17 +208,17 @@ def _parsed(
 
     ahead: how many batches are in hand at once.
     """
-    queue: deque[Future[tuple[pa.Table, pa.Table, Sequence[Blob]]]] = deque()
-    batches = (blobs[start : start + _BATCH] for start in range(0, len(blobs), _BATCH))
+    queue: deque[Future[_Batch]] = deque()
+    batches = (blobs[start : start + _BATCH_BLOBS] for start in range(0, len(blobs), _BATCH_BLOBS))
     try:
         while True:
             while len(queue) < ahead and (batch := next(batches, None)):
-                queue.append(pool.submit(parse_blobs, folder, batch, rules))
+                queue.append(_submit(pool, folder, batch, rules))
             if not queue:
                 return
             blob_rows, chunk_rows, rest = queue.popleft().result()
             if rest:
-                queue.appendleft(pool.submit(parse_blobs, folder, rest, rules))
+                queue.appendleft(_submit(pool, folder, rest, rules))
             yield blob_rows, chunk_rows
     except BrokenProcessPool as error:
         raise EnvironmentProblem(
@@ -193,9 +227,7 @@ def _parsed(
         ) from error
 
 
-def parse_blobs(
-    folder: Path, blobs: Sequence[Blob], rules: dict[str, str]
-) -> tuple[pa.Table, pa.Table, Sequence[Blob]]:
+def parse_blobs(folder: Path, blobs: Sequence[Blob], rules: dict[str, str]) -> _Batch:
     """Parses blobs until enough text is gathered; returns blob rows, chunk rows and the blobs not yet parsed."""
     blob_rows: list[tuple[Any, ...]] = []
     chunk_rows: list[tuple[Any, ...]] = []

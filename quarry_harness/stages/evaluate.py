@@ -23,6 +23,7 @@ from quarry_harness.runs import GRADES, document_ids, per_query_table, qrels_lin
 from quarry_harness.stages.workspace import (
     HAVE,
     chunk_rules,
+    command_line,
     digest,
     release_name,
     require_chunked,
@@ -89,16 +90,20 @@ def evaluate(
         state = resolution_state(store, image, profile, revisions)
         if store.meta(f"resolved:{image}:{profile}") != state:
             raise UsageError(
-                f"The gold units of {image} are not resolved for what the workspace now holds.",
-                f"First run: quarry canonicalize --image {image}",
+                f"The gold units of {image} are not resolved in profile {profile} for what the workspace now holds.",
+                f"First run: {command_line('canonicalize', workspace, image, profile)}",
             )
         identity = _identity(store, model, image, profile, depth, state)
-        run_id = f"{models.check_name(model_name)}-{image}-{digest(identity)[:12]}"
+        scope = image if profile == "quarry" else f"{image}-{profile}"
+        run_id = f"{models.check_name(model_name)}-{scope}-{digest(identity)[:12]}"
         folder = runs_folder(workspace) / run_id
         if run_is_whole(store, workspace, run_id):
             return read_result(folder) | {"folder": str(folder), "done_before": True}
         outcomes = _rank_all(store, model, image, profile, depth, revisions, progress, run_id)
-        result = {"run_id": run_id, "model": models.check_name(model_name)} | _result(store, outcomes, image, revisions)
+        result: dict[str, Any] = {"run_id": run_id, "model": models.check_name(model_name), "profile": profile}
+        result |= {"filters": json.loads(store.meta("selection") or "{}").get("filters", {})}
+        result |= _result(store, outcomes, image, revisions)
+        result |= {"units_sharing_a_chunk": result["units"] - sum(len(outcome.qrels) for outcome in outcomes)}
         result |= {"settings": identity, "versions": _versions()}
         timing = {"seconds": round(time.monotonic() - started, 3), "machine": platform.machine()}
         files = write_run(

@@ -8,18 +8,18 @@ from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from quarry_harness.errors import DataError, UsageError
 from quarry_harness.git import require_git
 from quarry_harness.hub import hub_source, locate_release
 from quarry_harness.languages import dialect_of_path
-from quarry_harness.mirrors import Credentials
+from quarry_harness.mirrors import Credentials, repository_url
 from quarry_harness.release import corpus_revision, read_release, select_tasks
 from quarry_harness.resources import resource
 from quarry_harness.stages.repositories import Known, Source, bring, plan
 from quarry_harness.stages.workspace import demo_mirror, release_name
-from quarry_harness.store import FILE_NAME, Store
+from quarry_harness.store import Store, is_workspace
 from quarry_harness.types import Progress, Release
 from quarry_harness.verify import manifest_problems
 
@@ -61,15 +61,16 @@ def fetch(
     """Fetches the missing revisions; returns the JSON document of the command.
 
     Keys: revisions (wanted), tasks, queries, queries_without_revision, repositories, seconds, and those of
-    `repositories.bring`. ref None takes the release that the workspace already holds, and its selection unless
-    another is given. A dry run reads, counts and writes nothing; it has the keys of `repositories.plan` instead.
+    `repositories.bring`. ref None takes the release that the workspace already holds, and its selection and mirror
+    unless others are given. A dry run reads, counts and writes nothing; it has the keys of `repositories.plan` instead.
     A release of the hub is taken in only when its files are what its manifest and this program's pins say, and what
     the same reference meant before (DataError).
     """
     require_git()
     release, kept, named = _release(workspace, ref)
-    if ref is None and selection.is_everything:
-        selection = kept
+    if ref is None:
+        selection = kept.selection if selection.is_everything else selection
+        source = replace(source, template=kept.mirror) if source.template is None else source
     chosen = select_tasks(
         release, list(selection.repos), list(selection.languages), list(selection.tasks), selection.limit
     )
@@ -80,6 +81,9 @@ def fetch(
             f"{release_name(release.ref)}: the release states no revision at {image} for any of these tasks.",
             "Choose another --image, or other tasks.",
         )
+    for repo in pins:
+        # A bad template or name is told before anything is written.
+        repository_url(repo, source.template)
     started = time.monotonic()
     result: dict[str, Any] = {
         "release": release_name(release.ref),
@@ -99,6 +103,7 @@ def fetch(
             store.import_release(release, revisions)
         store.set_meta("release_ref", release.ref)
         store.set_meta("release_version", release.version)
+        store.set_meta("mirror", source.template or "")
         store.select_tasks(
             [(task.repo, task.task_id) for task in chosen.tasks],
             {"filters": asdict(selection), "tasks": len(chosen.tasks), "of": len(release.tasks)},
@@ -109,21 +114,29 @@ def fetch(
     return result | {"seconds": round(time.monotonic() - started, 3)}
 
 
-def _release(workspace: Path, ref: str | None) -> tuple[Release, Selection, str]:
-    """Returns the release, the selection that the workspace has been working on, and how the release was named."""
-    kept = Selection()
+class _Kept(NamedTuple):
+    """What a workspace goes on with where the user names no release."""
+
+    selection: Selection = Selection()
+    mirror: str | None = None
+
+
+def _release(workspace: Path, ref: str | None) -> tuple[Release, _Kept, str]:
+    """Returns the release, what the workspace has been working with, and how the release was named."""
+    kept = _Kept()
     if ref is None:
-        if not (workspace / FILE_NAME).exists():
+        if not is_workspace(workspace):
             raise UsageError(
                 f"{workspace}: there is no workspace here.", "Say which release: quarry fetch --release demo"
             )
         with Store.open(workspace, read_only=True) as store:
             ref = store.meta("release_ref")
             filters = json.loads(store.meta("selection") or "{}").get("filters", {})
+            mirror = store.meta("mirror") or None
         if ref is None:
             raise UsageError(f"{workspace}: the workspace holds no release yet.", "Add --release REF.")
         repos, languages, tasks = (tuple(filters.get(name, ())) for name in ("repos", "languages", "tasks"))
-        kept = Selection(repos, languages, tasks, filters.get("limit"))
+        kept = _Kept(Selection(repos, languages, tasks, filters.get("limit")), mirror)
     folder = locate_release(ref, None)
     release = read_release(folder, _lasting(ref, folder))
     if hub_source(folder)[0]:
@@ -163,7 +176,7 @@ def _refuse_changed(store: Store, named: str, release: Release) -> None:
 
 
 def _known(workspace: Path) -> Known:
-    if not (workspace / FILE_NAME).exists():
+    if not is_workspace(workspace):
         return {}
     with Store.open(workspace, read_only=True) as store:
         return store.known_revisions()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -18,9 +19,13 @@ def chunks_of(path: Path, profile: str) -> Iterator[dict[str, Any]]:
     """Yields the chunks below a path in path order, and {"path", "skipped"} for a source file that has none to give.
 
     A folder's paths are relative to it; a file keeps the name it was given. Links and version-control folders are not
-    followed. Raises OSError where the path itself cannot be read.
+    followed. A file that is named itself and is no source is told of too. Raises OSError where the path itself cannot
+    be read.
     """
     kinds = PROFILES[profile]
+    if not path.is_dir() and (reason := _no_source(path)):
+        yield {"path": shown_path(path.as_posix()), "skipped": reason}
+        return
     cpp_headers = _cpp_headers(path)
     unreadable: list[OSError] = []
     for name, file in _sources(path, unreadable.append):
@@ -43,6 +48,13 @@ def _cpp_headers(path: Path) -> bool:
     if path.is_dir():
         return reads_headers_as_cpp(name for name, _ in _walk(path))
     return path.suffix == ".h" and reads_headers_as_cpp(sibling.name for sibling in path.parent.iterdir())
+
+
+def _no_source(path: Path) -> str:
+    """Why a file that the user named cannot have chunks; "" where it can."""
+    if not stat.S_ISREG(path.stat().st_mode):
+        return "not a regular file"
+    return "" if dialect_of_path(path.as_posix(), True) else "not a source of the eleven languages, by its name"
 
 
 def _sources(path: Path, refused: Callable[[OSError], None]) -> Iterator[tuple[str, Path]]:

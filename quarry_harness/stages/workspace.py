@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import inspect
 import json
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 from types import ModuleType
@@ -17,6 +18,7 @@ from quarry_harness.languages import LANGUAGE_OF_DIALECT, PROFILES
 from quarry_harness.store import RevisionRow, Store
 from quarry_harness.verify import verify_files
 
+DEFAULT_WORKSPACE = Path("quarry-workspace")
 # Part of the state of a listing: raise it when the choice of files or of their language changes.
 LISTING_RULES = "1"
 HAVE = ("fetched", "present")
@@ -50,6 +52,12 @@ def run_is_whole(store: Store, workspace: Path, run_id: str) -> bool:
     return bool(recorded) and all(check.ok for check in verify_files(recorded, runs_folder(workspace) / run_id))
 
 
+def unrecorded_runs(store: Store, workspace: Path) -> list[str]:
+    """Returns the names of run folders that the database does not know: it was made anew, or they were put there."""
+    found = {path.parent.name for path in runs_folder(workspace).glob("[!.]*/result.json")}
+    return sorted(found - {run_id for run_id, _, _ in store.runs()})
+
+
 def release_name(ref: str) -> str:
     """Returns what a release is called in results: the reference, or a folder's name without this machine's path."""
     return Path(ref).name if Path(ref).is_absolute() else ref
@@ -75,11 +83,20 @@ def listing_state(rules: dict[str, str]) -> str:
     return digest([LISTING_RULES, source_state(languages), rules])
 
 
+def command_line(stage: str, workspace: Path, image: str, profile: str = "quarry") -> str:
+    """Returns the command that does a stage for this workspace, as a user would type it."""
+    words = ["quarry", stage, "--image", image]
+    words += ["--profile", profile] if profile != "quarry" else []
+    words += ["--workspace", str(workspace)] if workspace != DEFAULT_WORKSPACE else []
+    return shlex.join(words)
+
+
 def require_release(store: Store) -> None:
     """Raises UsageError where the workspace has no release yet."""
     if store.meta("release_fingerprint") is None:
         raise UsageError(
-            f"{store.path.parent}: the workspace holds no release yet.", "Start with: quarry fetch --release REF"
+            f"{store.path.parent}: the workspace holds no release yet.",
+            f"Start with: {command_line('fetch', store.path.parent, 'preimage')} --release REF",
         )
 
 
@@ -93,7 +110,7 @@ def require_fetched(store: Store, image: str) -> list[RevisionRow]:
     if untried:
         raise UsageError(
             f"{len(untried)} of {len(revisions)} revisions of the selection were never fetched for {image}.",
-            f"First run: quarry fetch --image {image}",
+            f"First run: {command_line('fetch', store.path.parent, image)}",
         )
     return revisions
 
@@ -109,14 +126,14 @@ def require_chunked(store: Store, image: str) -> list[RevisionRow]:
     if again:
         raise EnvironmentProblem(
             f"{again[0].repo}@{again[0].sha}: {again[0].reason} ({len(again)} of {len(revisions)} revisions like it).",
-            f"What was fetched is kept; run again: quarry fetch --image {image}",
+            f"What was fetched is kept; run again: {command_line('fetch', store.path.parent, image)}",
         )
     state = listing_state(chunk_rules())
     waiting = [r for r in revisions if r.status in HAVE and r.rules != state]
     if waiting:
         raise UsageError(
             f"{len(waiting)} of {len(revisions)} fetched revisions are not chunked.",
-            f"First run: quarry chunk --image {image}",
+            f"First run: {command_line('chunk', store.path.parent, image)}",
         )
     return revisions
 

@@ -15,12 +15,25 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from quarry_harness.errors import UsageError
+from quarry_harness.errors import EnvironmentProblem, UsageError
 from quarry_harness.store import upkeep
 from quarry_harness.store.database import Database, Row
 from quarry_harness.types import GoldUnit, Release
 
 FILE_NAME = "quarry.duckdb"
+
+
+def is_workspace(folder: Path) -> bool:
+    """Returns whether the folder holds a workspace's database; EnvironmentProblem where that cannot be seen."""
+    try:
+        (folder / FILE_NAME).stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except OSError as error:
+        raise EnvironmentProblem(
+            f"{folder}: {error.strerror}.", "Name a folder that you may enter with --workspace."
+        ) from error
+    return True
 
 
 class RevisionRow(NamedTuple):
@@ -49,7 +62,7 @@ class Store:
         Database raises.
         """
         path = workspace / FILE_NAME
-        if not path.exists() and not create:
+        if not create and not is_workspace(workspace):
             raise UsageError(
                 f"{workspace}: there is no workspace here.",
                 "Make one with: quarry fetch --release demo (or name another folder with --workspace).",
@@ -87,10 +100,10 @@ class Store:
         ordinal = {query.query_id: i for i, query in enumerate(release.queries)}
         with self.transaction():
             for table in ("release_file", "task", "query", "gold_row", "gold_unit", "resolution"):
-                self._db.connection.execute(f"DELETE FROM {table}")
+                self._db.execute(f"DELETE FROM {table}")
             # Which files a listing keeps depends on the paths that gold names.
-            self._db.connection.execute("UPDATE revision SET rules = ''")
-            self._db.connection.execute("DELETE FROM meta WHERE key LIKE 'resolved:%' OR key = 'selection'")
+            self._db.execute("UPDATE revision SET rules = ''")
+            self._db.execute("DELETE FROM meta WHERE key LIKE 'resolved:%' OR key = 'selection'")
             self.set_meta("release_ref", release.ref)
             self.set_meta("release_version", release.version)
             self.set_meta("release_fingerprint", release.fingerprint)
@@ -131,14 +144,14 @@ class Store:
 
     def record_seen(self, ref: str, lasting: str, fingerprint: str) -> None:
         """Keeps what a reference means; the first word stands."""
-        self._db.connection.execute("INSERT OR IGNORE INTO seen VALUES (?, ?, ?)", [ref, lasting, fingerprint])
+        self._db.execute("INSERT OR IGNORE INTO seen VALUES (?, ?, ?)", [ref, lasting, fingerprint])
 
     def select_tasks(self, keys: Iterable[tuple[str, str]], description: dict[str, Any]) -> None:
         """Makes the tasks named (repo, task id) the workspace's selection; description says how they were chosen."""
         wanted = list(keys)
         rows = pa.table({"repo": [r for r, _ in wanted], "task_id": [t for _, t in wanted]})
         with self.transaction(), self._db.incoming(rows):
-            self._db.connection.execute(
+            self._db.execute(
                 "UPDATE task SET selected = EXISTS (SELECT 1 FROM incoming i"
                 " WHERE i.repo = task.repo AND i.task_id = task.task_id)"
             )
@@ -208,12 +221,12 @@ class Store:
             return
         rows = pa.table([list(column) for column in zip(*given, strict=True)], ["repo", "sha", "status", "reason"])
         with self.transaction(), self._db.incoming(rows):
-            self._db.connection.execute(
+            self._db.execute(
                 "UPDATE revision SET status = i.status, reason = i.reason, asked = ? FROM incoming i"
                 " WHERE revision.repo = i.repo AND revision.sha = i.sha",
                 [asked],
             )
-            self._db.connection.execute(
+            self._db.execute(
                 "INSERT INTO revision SELECT (SELECT coalesce(max(id), -1) FROM revision) + row_number() OVER (),"
                 " repo, sha, status, reason, '', 0, ? FROM incoming ANTI JOIN revision USING (repo, sha)",
                 [asked],
@@ -226,9 +239,9 @@ class Store:
 
     def record_move(self, repo: str, url: str, note: str) -> None:
         """Keeps where a host said that a repository is now; an empty note forgets it."""
-        self._db.connection.execute("DELETE FROM moved WHERE repo = ?", [repo])
+        self._db.execute("DELETE FROM moved WHERE repo = ?", [repo])
         if note:
-            self._db.connection.execute("INSERT INTO moved VALUES (?, ?, ?)", [repo, url, note])
+            self._db.execute("INSERT INTO moved VALUES (?, ?, ?)", [repo, url, note])
 
     def moves(self) -> list[Row]:
         """Returns (repo, url, note) of every repository that has moved."""
@@ -262,12 +275,10 @@ class Store:
 
     def replace_entries(self, revision: int, rules: str, rows: Sequence[Row], other_files: int) -> None:
         """Keeps the listing of one revision: (path, blob id or -1, status) rows, and how many other files it has."""
-        self._db.connection.execute("DELETE FROM entry WHERE revision = ?", [revision])
+        self._db.execute("DELETE FROM entry WHERE revision = ?", [revision])
         columns = ["revision", "path", "blob", "status"]
         self._db.insert("entry", columns, [(revision, *row) for row in rows])
-        self._db.connection.execute(
-            "UPDATE revision SET rules = ?, other_files = ? WHERE id = ?", [rules, other_files, revision]
-        )
+        self._db.execute("UPDATE revision SET rules = ?, other_files = ? WHERE id = ?", [rules, other_files, revision])
 
     def known_blobs(self, pairs: Iterable[tuple[str, str]], rules: dict[str, str]) -> dict[tuple[str, str], int]:
         """Returns (oid, dialect) -> id for those pairs that are parsed under the rules given per dialect."""
@@ -288,7 +299,7 @@ class Store:
             stale = int(self._db.one("SELECT count(*) FROM blob ANTI JOIN incoming USING (dialect, rules)"))
             if stale:
                 with self.transaction():
-                    run = self._db.connection.execute
+                    run = self._db.execute
                     run("CREATE TEMP TABLE stale AS SELECT id FROM blob ANTI JOIN incoming USING (dialect, rules)")
                     for table, column in (("chunk", "blob"), ("entry", "blob"), ("blob", "id")):
                         run(f"DELETE FROM {table} WHERE {column} IN (SELECT id FROM stale)")
@@ -312,16 +323,16 @@ class Store:
     def chunk_summary(self, revisions: Sequence[int]) -> dict[str, Any]:
         """Returns counts over the listed revisions: files, distinct blobs, chunks, bytes, skipped by reason."""
         with self._db.incoming(pa.table({"id": pa.array(revisions, pa.int32())})):
-            files, other = self._db.connection.execute(
+            files, other = self._db.rows(
                 "SELECT (SELECT count(*) FROM entry WHERE revision IN (SELECT id FROM incoming)),"
                 " (SELECT coalesce(sum(other_files), 0) FROM revision WHERE id IN (SELECT id FROM incoming))"
-            ).fetchall()[0]
-            blobs, chunks, size = self._db.connection.execute(
+            )[0]
+            blobs, chunks, size = self._db.rows(
                 "WITH used AS (SELECT DISTINCT blob FROM entry WHERE revision IN (SELECT id FROM incoming)"
                 " AND blob >= 0) SELECT (SELECT count(*) FROM used),"
                 " (SELECT count(*) FROM chunk WHERE blob IN (SELECT blob FROM used)),"
                 " (SELECT coalesce(sum(bytes), 0) FROM blob WHERE id IN (SELECT blob FROM used))"
-            ).fetchall()[0]
+            )[0]
             skipped = self._db.rows(
                 "SELECT CASE WHEN e.blob < 0 THEN e.status ELSE b.status END AS why, count(*) FROM entry e"
                 " LEFT JOIN blob b ON b.id = e.blob WHERE e.revision IN (SELECT id FROM incoming)"
@@ -373,19 +384,18 @@ class Store:
         if kinds is not None:
             restriction = " AND list_contains(?, c.kind)"
             parameters.append(sorted(kinds))
-        relation = self._db.connection.sql(
+        return self._db.arrow(
             "SELECT e.path, c.blob, c.ordinal, c.name, c.container, c.start_line, c.end_line, c.text"
             " FROM entry e JOIN chunk c USING (blob) WHERE e.revision = ?" + restriction + _CORPUS_ORDER,
-            params=parameters,
+            parameters,
         )
-        return relation.to_arrow_table()
 
     # -- resolutions and runs -----------------------------------------------------------------------------------------
 
     def replace_resolutions(self, image: str, profile: str, rows: Sequence[Row], state: str) -> None:
         """Keeps the resolutions of one image and profile, and the state of the workspace they hold for."""
         with self.transaction():
-            self._db.connection.execute("DELETE FROM resolution WHERE image = ? AND profile = ?", [image, profile])
+            self._db.execute("DELETE FROM resolution WHERE image = ? AND profile = ?", [image, profile])
             columns = ["image", "profile", "query", "ordinal", "unit_key", "tier", "reason", "path", "blob", "chunk"]
             self._db.insert("resolution", columns, [(image, profile, *row) for row in rows])
             self.set_meta(f"resolved:{image}:{profile}", state)
@@ -412,11 +422,9 @@ class Store:
     def record_run(self, run_id: str, model: str, image: str, identity: str, files: dict[str, tuple[str, int]]) -> None:
         """Keeps a finished run and its files: name -> (sha256, bytes). What it kept while unfinished can go."""
         with self.transaction():
-            self._db.connection.execute("DELETE FROM outcome WHERE run_id = ?", [run_id])
-            self._db.connection.execute("DELETE FROM run_file WHERE run_id = ?", [run_id])
-            self._db.connection.execute(
-                "INSERT OR REPLACE INTO run VALUES (?, ?, ?, ?)", [run_id, model, image, identity]
-            )
+            self._db.execute("DELETE FROM outcome WHERE run_id = ?", [run_id])
+            self._db.execute("DELETE FROM run_file WHERE run_id = ?", [run_id])
+            self._db.execute("INSERT OR REPLACE INTO run VALUES (?, ?, ?, ?)", [run_id, model, image, identity])
             rows = [(run_id, name, sha, size) for name, (sha, size) in sorted(files.items())]
             self._db.insert("run_file", ["run_id", "name", "sha256", "bytes"], rows)
 

@@ -11,7 +11,7 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 
-from quarry_harness.errors import EnvironmentProblem, InvalidInputError
+from quarry_harness.errors import EnvironmentProblem, InvalidInputError, UsageError
 
 SCHEMA_VERSION = "2"
 
@@ -31,9 +31,10 @@ class Database:
         is damaged or was made by another version.
         """
         self.path = path
+        _refuse_unusable(path)
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            self.connection = duckdb.connect(str(path), read_only=read_only, config={"memory_limit": MEMORY_LIMIT})
+            self.connection = _connect(path, read_only=read_only)
         except (OSError, duckdb.Error) as error:
             raise _opening_problem(path, error) from error
         try:
@@ -41,7 +42,7 @@ class Database:
                 if read_only:
                     # A process was killed between making the file and making the tables.
                     self.connection.close()
-                    self.connection = duckdb.connect(str(path), config={"memory_limit": MEMORY_LIMIT})
+                    self.connection = _connect(path, read_only=False)
                 self._create()
             self._check_version()
         except duckdb.Error as error:
@@ -53,7 +54,7 @@ class Database:
 
     def _create(self) -> None:
         with self.transaction():
-            self.connection.execute((Path(__file__).parent / "schema.sql").read_text("utf-8"))
+            self.execute((Path(__file__).parent / "schema.sql").read_text("utf-8"))
             self.set_meta("schema_version", SCHEMA_VERSION)
 
     def _check_version(self) -> None:
@@ -65,24 +66,49 @@ class Database:
                 _REBUILD,
             )
 
+    def execute(self, sql: str, parameters: Sequence[object] = ()) -> None:
+        """Runs a statement.
+
+        Raises KeyboardInterrupt where the user stopped it, EnvironmentProblem where the disk is full.
+        """
+        with self._plainly():
+            self.connection.execute(sql, list(parameters))
+
+    @contextmanager
+    def _plainly(self) -> Iterator[None]:
+        """Gives DuckDB's errors the types that the rest of the program knows."""
+        try:
+            yield
+        except (duckdb.Error, RuntimeError) as error:
+            # DuckDB takes the signal for itself and tells of it with an error of its own, of either type.
+            if "interrupted" in str(error).lower():
+                raise KeyboardInterrupt from error
+            if "No space left" in str(error):
+                raise _disk_full(self.path) from error
+            raise
+
     @contextmanager
     def transaction(self) -> Iterator[None]:
         """All or nothing: what happens inside is committed together at the end, or rolled back on an exception."""
-        self.connection.execute("BEGIN")
+        self.execute("BEGIN")
         try:
             yield
-            self.connection.execute("COMMIT")
-        except BaseException as error:
+            self.execute("COMMIT")
+        except BaseException:
             # Already aborted by the failure itself, it may be; the first error is the one to tell.
-            with suppress(duckdb.Error):
+            with suppress(duckdb.Error, RuntimeError):
                 self.connection.execute("ROLLBACK")
-            if isinstance(error, duckdb.Error) and "No space left" in str(error):
-                raise _disk_full(self.path) from error
             raise
 
     def rows(self, sql: str, parameters: Sequence[object] = ()) -> list[Row]:
         """Returns every row that a query gives."""
-        return self.connection.execute(sql, list(parameters)).fetchall()
+        with self._plainly():
+            return self.connection.execute(sql, list(parameters)).fetchall()
+
+    def arrow(self, sql: str, parameters: Sequence[object] = ()) -> pa.Table:
+        """Returns what a query gives as an Arrow table."""
+        with self._plainly():
+            return self.connection.sql(sql, params=list(parameters)).to_arrow_table()
 
     def one(self, sql: str, parameters: Sequence[object] = ()) -> Any:
         """Returns the first value of the first row, None where there is no row."""
@@ -100,15 +126,21 @@ class Database:
         """Inserts the rows of an Arrow table whose columns are the table's."""
         names = ", ".join(rows.column_names)
         with self.incoming(rows):
-            self.connection.execute(f"INSERT INTO {table} ({names}) SELECT {names} FROM incoming")
+            self.execute(f"INSERT INTO {table} ({names}) SELECT {names} FROM incoming")
 
     @contextmanager
     def incoming(self, rows: pa.Table, name: str = "incoming") -> Iterator[None]:
         """Makes an Arrow table readable in SQL under a name, for the time of the block."""
-        self.connection.register(name, rows)
+        with self._plainly():
+            self.connection.register(name, rows)
         try:
             yield
-        finally:
+        except BaseException:
+            # In an aborted transaction DuckDB refuses even this; the first error is the one to tell.
+            with suppress(duckdb.Error, RuntimeError):
+                self.connection.unregister(name)
+            raise
+        with self._plainly():
             self.connection.unregister(name)
 
     def meta(self, key: str) -> str | None:
@@ -118,13 +150,32 @@ class Database:
 
     def set_meta(self, key: str, value: str) -> None:
         """Keeps a value under a key."""
-        self.connection.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", [key, value])
+        self.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", [key, value])
 
 
 _REBUILD = (
-    "It is derived data: delete that file and run `quarry run` again;"
+    "It is derived data: delete that file and run `quarry run --release REF` again;"
     " the fetched repositories and the runs beside it stay."
 )
+
+
+def _refuse_unusable(path: Path) -> None:
+    """Raises UsageError for a path that DuckDB would take for another one, or git's configuration cannot hold."""
+    words = str(path)
+    shown = words.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+    wrong = next((f"'{letter}'" for letter in "?\\" if letter in words), "")
+    if shown != words:
+        wrong = "bytes that are not UTF-8"
+    elif not str(path.absolute()).isprintable():
+        wrong, shown = "a control character", repr(words)[1:-1]
+    if wrong:
+        raise UsageError(f"{shown}: a workspace cannot lie at a path with {wrong}.", "Name another with --workspace.")
+
+
+def _connect(path: Path, *, read_only: bool) -> duckdb.DuckDBPyConnection:
+    # "./": DuckDB would read a path that starts with "~" or "name:" as something else.
+    words = str(path) if path.is_absolute() else f"./{path}"
+    return duckdb.connect(words, read_only=read_only, config={"memory_limit": MEMORY_LIMIT})
 
 
 def _opening_problem(path: Path, error: Exception) -> Exception:
@@ -140,6 +191,8 @@ def _opening_problem(path: Path, error: Exception) -> Exception:
         return EnvironmentProblem(f"{path}: permission denied.", "Name a folder you may write with --workspace.")
     if "No space left" in words:
         return _disk_full(path)
+    if "Read-only file system" in words:
+        return EnvironmentProblem(f"{path}: the file system is read-only.", "Name another folder with --workspace.")
     if isinstance(error, OSError):
         return EnvironmentProblem(f"{path}: {error.strerror}.", "Name another folder with --workspace.")
     first = words.splitlines()[0] if words else type(error).__name__

@@ -36,5 +36,5 @@ def drop_unneeded(database: Database) -> None:
     with database.transaction():
         # In this order: each table's question still needs the ones after it.
         for table, which in _UNNEEDED.items():
-            database.connection.execute(f"DELETE FROM {table} WHERE {which}")
-    database.connection.execute("CHECKPOINT")
+            database.execute(f"DELETE FROM {table} WHERE {which}")
+    database.execute("CHECKPOINT")
