@@ -143,7 +143,7 @@ def test_a_selection_is_kept_said_and_can_be_widened(quarry: Quarry, tmp_path: P
     w = tmp_path / "w"
     first = quarry("run", "--release", "demo", "--language", "c#", "--limit", 2, "-w", w)
     assert first.code == 0
-    assert "2 tasks (a selection: the release has 42 tasks)" in first.out
+    assert "2 tasks (a selection of languages c#; the first 2: the release has 42 tasks)" in first.out
     kept = quarry("run", "-w", w)
     assert "eval: nothing to do" in kept.err
     everything = quarry("run", "--release", "demo", "-w", w, "--json").json
