@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import json
 import tomllib
-from collections.abc import Mapping
-from dataclasses import MISSING, dataclass, field, fields, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,19 @@ API_KINDS = ("openai", "voyage")
 DTYPES = ("float32", "bfloat16", "float16")
 # The extra that installs a kind's packages, and the packages; "" where the base install has all.
 EXTRAS = {"static": ("static", ("model2vec",)), "sentence-transformers": ("models", ("sentence_transformers", "torch"))}
+_DTYPE_WORDS = {"fp32": "float32", "bf16": "bfloat16", "fp16": "float16"}
+# What a user may say about a model of each kind.
+_PROMPTS = ("query_prompt", "document_prompt")
+_OF_API = ("base_url", "key_env", "dimension", "max_tokens", *_PROMPTS)
+_TAKES: Mapping[str, tuple[str, ...]] = {
+    "lexical": (),
+    "static": ("dimension", "max_tokens", "revision", *_PROMPTS),
+    "sentence-transformers": ("dimension", "dtype", "max_tokens", "revision", "trust_remote_code", *_PROMPTS),
+    "openai": _OF_API,
+    "voyage": _OF_API,
+    "precomputed": ("dimension",),
+}
+_SERVABLE = ("static", "sentence-transformers", *API_KINDS)
 _CHOICES = {"kind": KINDS, "similarity": ("cosine", "dot"), "truncate": ("server", "client"), "dtype": DTYPES}
 _OWN = (
     "Your own: a TOML file, a folder, OWNER/NAME of the hub, a .parquet or .npy file of vectors,"
@@ -171,7 +184,7 @@ def _own(name: str, options: Options) -> Model:
     if path.suffix in (".parquet", ".npy"):
         if not path.is_file():
             raise UsageError(f"{name}: there is no such file of vectors.")
-        return Model(name=path.name, kind="precomputed", model=str(path), limits=_LIMITS["precomputed"])
+        return Model(name=path.name, kind="precomputed", model=str(path))
     if path.is_dir():
         return Model(name=path.resolve().name, kind=options.kind or _kind_of_folder(path), model=str(path))
     if name.count("/") == 1 and not name.startswith(("/", ".")) and not name.endswith("/"):
@@ -216,6 +229,28 @@ def _beside(name: str, file: Path) -> str:
     return str(place) if name and place.exists() else name
 
 
+def _is_count(value: Any) -> bool:
+    return type(value) is int and value >= 0
+
+
+# By a field's type in Model: whether a value of the TOML file can be one.
+_FITS: Mapping[str, Callable[[Any], bool]] = {
+    "str": lambda value: isinstance(value, str),
+    "str | None": lambda value: isinstance(value, str),
+    "bool": lambda value: isinstance(value, bool),
+    "int": _is_count,
+    "float": lambda value: type(value) in (int, float) and value >= 0,
+    "tuple[int, ...]": lambda value: isinstance(value, list) and all(map(_is_count, value)),
+    "tuple[str, ...]": lambda value: isinstance(value, list) and all(isinstance(item, str) for item in value),
+    "Mapping[str, str]": lambda value: isinstance(value, dict) and all(isinstance(s, str) for s in value.values()),
+    "Limits": lambda value: (
+        isinstance(value, dict)
+        and set(value) <= {f.name for f in fields(Limits)}
+        and all(map(_is_count, value.values()))
+    ),
+}
+
+
 def _model(table: Mapping[str, Any], place: str) -> Model:
     """A table of fields as a Model; InvalidInputError for a field that is none or has a value of another type."""
     known = {f.name: f for f in fields(Model) if f.name not in ("output_dimension", "asked")}
@@ -223,8 +258,9 @@ def _model(table: Mapping[str, Any], place: str) -> Model:
     for key, value in table.items():
         if key not in known:
             raise InvalidInputError(f"{place}: '{key}' is no field of a model.", f"Fields: {', '.join(known)}.")
-        default = known[key].default if known[key].default is not MISSING else ""
-        values[key] = _value(key, value, default, place)
+        if not _FITS[str(known[key].type)](value):
+            raise InvalidInputError(f"{place}: {key} cannot be {value!r}.", "docs/models.md says what a field means.")
+        values[key] = tuple(value) if isinstance(value, list) else Limits(**value) if key == "limits" else value
     if not values.get("name"):
         raise InvalidInputError(f"{place}: the model has no name.")
     for key, choices in _CHOICES.items():
@@ -232,36 +268,19 @@ def _model(table: Mapping[str, Any], place: str) -> Model:
             raise InvalidInputError(f"{place}: {key} is '{values[key]}'.", f"One of: {', '.join(choices)}.")
     model = Model(**values)
     limits = model.limits if model.limits != Limits() else _LIMITS.get(model.kind, Limits())
-    own_server = model.kind == "openai" and model.server_truncates_vectors
-    return replace(model, limits=limits, server_truncates_vectors=own_server or bool(model.price_usd))
-
-
-def _value(key: str, value: Any, default: Any, place: str) -> Any:
-    if key == "limits" and isinstance(value, dict):
-        numbers = {f.name for f in fields(Limits)}
-        if set(value) <= numbers and all(type(number) is int and number >= 0 for number in value.values()):
-            return Limits(**value)
-    elif key == "sources" and isinstance(value, dict):
-        return {str(name): str(source) for name, source in value.items()}
-    elif isinstance(default, tuple) and isinstance(value, list):
-        return tuple(value)
-    elif isinstance(default, float) and type(value) in (int, float) and value >= 0:
-        return float(value)
-    elif type(value) is int and isinstance(default, int) and not isinstance(default, bool) and value >= 0:
-        return value
-    elif isinstance(value, str if default is None else type(default)) and type(value) in (str, bool):
-        return value
-    raise InvalidInputError(f"{place}: {key} cannot be {value!r}.", "docs/models.md says what each field means.")
+    return replace(model, limits=limits)
 
 
 def _with_options(model: Model, options: Options) -> Model:
     """The model with what the user said about it; UsageError where that cannot be."""
-    if model.kind == "lexical":
-        if any(getattr(options, f.name) is not None for f in fields(Options)):
-            raise UsageError(f"{model.name} has no options.")
-        return model
-    if options.base_url:
+    if options.base_url and model.kind in _SERVABLE:
         model = _served(model, options.base_url)
+    for f in fields(Options):
+        if f.name not in ("kind", *_TAKES[model.kind]) and getattr(options, f.name) is not None:
+            raise UsageError(
+                f"{model.name} is {model.kind} and takes no --{f.name.replace('_', '-')}.",
+                f"It takes: {', '.join(f'--{name}' for name in _TAKES[model.kind]) or 'none'}.".replace("_", "-"),
+            )
     prompts = {"query": options.query_prompt, "document": options.document_prompt}
     asked = dict(model.asked) | {role: text for role, text in prompts.items() if text is not None}
     model = replace(model, asked=asked)
@@ -269,6 +288,7 @@ def _with_options(model: Model, options: Options) -> Model:
         value = getattr(options, name)
         if value is not None:
             model = replace(model, **{name: value})
+    model = replace(model, dtype=_DTYPE_WORDS.get(model.dtype, model.dtype))
     if model.dtype not in DTYPES:
         raise UsageError(f"There is no dtype '{model.dtype}'.", f"One of: {', '.join(DTYPES)}.")
     model = _with_dimension(model, options.dimension)
