@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
@@ -115,7 +116,10 @@ class HubModel:
 
     def _snapshot(self, patterns: list[str] | None) -> Path:
         from huggingface_hub import snapshot_download
+        from huggingface_hub.utils.tqdm import disable_progress_bars
 
+        if not sys.stderr.isatty():
+            disable_progress_bars()  # a log file is no place for a bar
         revision = self._model.revision or None
         return Path(
             self.loaded(lambda: snapshot_download(self._model.model, revision=revision, allow_patterns=patterns))
