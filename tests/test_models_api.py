@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 from embedding_server import KEY, NATIVE_DIMENSION, EmbeddingServer, vector_of
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from quarry_harness.errors import EnvironmentProblem, UsageError
 from quarry_harness.models.api import ApiEmbedder
@@ -231,6 +233,23 @@ def test_requests_keep_within_the_provider_s_texts_and_tokens() -> None:
         vectors = embed(server.url, texts, limits=Limits(texts=3, tokens=25))
         assert [len(request["input"]) for request in server.requests] == [2, 2, 2, 1, 1, 2, 1]
     np.testing.assert_allclose(vectors, expected(texts), atol=1e-7)
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    texts=st.lists(st.integers(0, 90).map("x".__mul__), min_size=1, max_size=20),
+    most=st.integers(0, 5),
+    tokens=st.integers(0, 40),
+)
+def test_every_text_is_in_one_request_and_no_request_is_over_a_limit(texts: list[str], most: int, tokens: int) -> None:
+    with EmbeddingServer() as server:
+        vectors = embed(server.url, texts, limits=Limits(texts=most, tokens=tokens))
+    np.testing.assert_allclose(vectors, expected(texts), atol=1e-7)
+    sent = [request["input"] for request in server.requests]
+    assert [text for request in sent for text in request] == texts
+    for request in sent:
+        assert not most or len(request) <= most
+        assert not tokens or len(request) == 1 or sum(-(-len(text) // 3) for text in request) <= tokens
 
 
 def test_requests_and_tokens_a_minute_are_kept() -> None:
