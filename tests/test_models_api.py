@@ -326,7 +326,17 @@ def test_a_registered_model_from_another_server_takes_its_prompt_along_and_leave
 
 
 @pytest.mark.parametrize(
-    "url", ["ftp://host/v1", "localhost:8080", "http://", "http://host/v1?key=abc", "http://me:secret@host/v1"]
+    "url",
+    [
+        "ftp://host/v1",
+        "localhost:8080",
+        "http://",
+        "http://host:port/v1",
+        "http://[::1/v1",
+        "http://ho st/v1",
+        "http://host/v1?key=abc",
+        "http://me:secret@host/v1",
+    ],
 )
 def test_a_base_url_that_is_none_or_holds_a_secret_is_refused_without_showing_it(url: str) -> None:
     with pytest.raises(UsageError) as raised:
