@@ -39,6 +39,7 @@ MAY_IMPORT = {
     "demo": {"git", "demo"},
     "retrieve": set(),
     "measures": set(),
+    "significance": set(),
     "models": {"retrieve", "models"},
     "runs": set(),
     "report": {"measures"},
