@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import functools
 import math
+import re
 from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
@@ -261,7 +262,7 @@ def by_query(values: Mapping[str, Column], labels: Sequence[str]) -> dict[str, d
     labels: one a query, for example its language.
     """
     groups = {}
-    for label in sorted(set(labels)):
+    for label in sorted(set(labels), key=_in_order):
         kept = np.array([name == label for name in labels])
         columns = {name: column[kept] for name, column in values.items()}
         queries = max((int((~np.isnan(column)).sum()) for column in columns.values()), default=0)
@@ -277,7 +278,7 @@ def by_unit(units: Judged, labels: Sequence[str], cutoffs: Sequence[int] = CUTOF
     """
     wanted = [f"{family}@{k}" for family in ("recall", "all_gold", "hit") for k in cutoffs]
     groups = {}
-    for label in sorted(set(labels)):
+    for label in sorted(set(labels), key=_in_order):
         some = units.only(np.array([name == label for name in labels]))
         groups[label] = {
             "queries": int((some.count() > 0).sum()),
@@ -286,6 +287,11 @@ def by_unit(units: Judged, labels: Sequence[str], cutoffs: Sequence[int] = CUTOF
             "pooled": pooled_recall(some, cutoffs),
         }
     return groups
+
+
+def _in_order(label: str) -> tuple[int, str]:
+    digits = re.match(r"\d*", label)
+    return int(digits[0]) if digits and digits[0] else -1, label
 
 
 def bin_of(number: int, starts: Sequence[int]) -> str:

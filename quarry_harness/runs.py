@@ -120,7 +120,12 @@ def read_result(folder: Path) -> dict[str, Any]:
 
 
 def per_query_table(rows: Sequence[dict[str, Any]], measures: Sequence[str]) -> pa.Table:
-    """Returns the per-query table: who and where, the ranks of the gold units, then one column a measure."""
+    """Returns the per-query table: who and where, the gold units, then one column a measure (null: undefined).
+
+    The gold_ columns are lists with one entry a unit. gold_ranks, first_rank and last_rank: 1-based, 0 where not in
+    the ranking. gold_documents: units with one number lie in one chunk. gold_kinds and gold_chunk_bytes: of the unit's
+    chunk and its source, "" and 0 where unresolved.
+    """
     schema = pa.schema(
         [
             *((name, pa.string()) for name in ("query_id", "repo", "task_id", "language", "revision", "query")),
@@ -128,6 +133,10 @@ def per_query_table(rows: Sequence[dict[str, Any]], measures: Sequence[str]) -> 
             ("gold_unit_keys", pa.list_(pa.string())),
             ("gold_relevances", pa.list_(pa.string())),
             ("gold_ranks", pa.list_(pa.int32())),
+            ("gold_documents", pa.list_(pa.int32())),
+            ("gold_kinds", pa.list_(pa.string())),
+            ("gold_chunk_bytes", pa.list_(pa.int64())),
+            *((name, pa.int32()) for name in ("first_rank", "last_rank")),
             *((name, pa.float64()) for name in measures),
         ]
     )

@@ -188,7 +188,10 @@ def test_grouped_by_query_and_by_unit_by_hand() -> None:
     }
 
 
-def test_bins_are_named_by_what_they_hold() -> None:
+def test_bins_are_named_by_what_they_hold_and_stand_in_their_order() -> None:
+    sizes = [measures.bin_of(n, measures.CORPUS_CHUNKS) for n in (30_000, 6_000, 10, 1_000)]
+    groups = measures.by_query(measures.per_query([query((1,))] * 4), sizes)
+    assert list(groups) == ["0-999", "1000-4999", "5000-19999", "20000+"]
     assert [measures.bin_of(n, measures.GOLD_COUNTS) for n in (1, 2, 3, 4, 7, 8, 32)] == [
         "1", "2-3", "2-3", "4-7", "4-7", "8+", "8+",
     ]  # fmt: skip

@@ -106,6 +106,15 @@ def test_among_equal_scores_trec_eval_goes_the_other_way(gold: str, ours: int, t
     assert ir_measures.pytrec_eval.calc_aggregate([RR], qrels, ranked)[RR] == pytest.approx(1 / ours)
 
 
+@pytest.mark.parametrize("gold", range(4))
+def test_a_constant_scorer_gets_no_credit_from_any_measure(gold: int) -> None:
+    # Where the first paths hold the gold, an order of ties by path would be a perfect ranking.
+    ranking = top_k(np.full(4, 0.5, np.float32), 4).tolist()
+    rank = ranking.index(gold) + 1 if gold in ranking else 0
+    for name, column in measures.per_query([QueryRanks("q", "r", "t", "go", (rank,), (True,), len(ranking))]).items():
+        assert column[0] == 0, name
+
+
 def test_a_finished_run_gives_ir_measures_our_values_of_every_document_measure(demo_workspace: Path) -> None:
     (folder,) = (demo_workspace / "runs").iterdir()
     qrels = list(ir_measures.read_trec_qrels(str(folder / "qrels.trec")))
