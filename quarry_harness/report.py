@@ -154,18 +154,26 @@ def published_results() -> dict[str, Any]:
 
 def published(result: Mapping[str, Any]) -> str:
     """Returns the published table with this run among it, and the warning what may be compared."""
-    document = published_results()
-    cutoffs = ("recall@5", "recall@20", "recall@50")
-    rows = [(row["model"], row["size"], [row[name] for name in cutoffs], row["source"]) for row in document["result"]]
-    ours = [100 * value if (value := result["measures"].get(name)) is not None else math.nan for name in cutoffs]
-    rows.append((f"> {result['model']} (this run)", "", ours, "measured"))
-    rows.sort(key=lambda row: (math.isnan(row[2][0]), -row[2][0], row[0]))
-    lines = [[name, size, *(percent(value / 100) for value in values), source] for name, size, values, source in rows]
     return (
         "For orientation, the published results on all 6,525 queries of release 1.0 (benchmark = its own description,\n"
         "model card = a second-hand copy of the Muninn model card). Another corpus, subset or release is\n"
-        "NOT comparable.\n" + table(["model", "size", *cutoffs, "source"], lines)
+        "NOT comparable.\n" + published_table({f"{result['model']} (this run)": result["measures"]})
     )
+
+
+def published_table(ours: Mapping[str, Mapping[str, float | None]]) -> str:
+    """Returns the published rows and ours, given as name -> measure -> fraction, best first."""
+    cutoffs = ("recall@5", "recall@20", "recall@50")
+    rows = [
+        (row["model"], row["size"], [row[name] for name in cutoffs], row["source"])
+        for row in published_results()["result"]
+    ]
+    for model, values in ours.items():
+        percents = [100 * value if (value := values.get(name)) is not None else math.nan for name in cutoffs]
+        rows.append((f"> {model}", "", percents, "measured"))
+    rows.sort(key=lambda row: (math.isnan(row[2][0]), -row[2][0], row[0]))
+    lines = [[name, size, *(percent(value / 100) for value in values), source] for name, size, values, source in rows]
+    return table(["model", "size", *cutoffs, "source"], lines)
 
 
 def fetched(document: Mapping[str, Any]) -> str:

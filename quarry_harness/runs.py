@@ -119,6 +119,18 @@ def read_result(folder: Path) -> dict[str, Any]:
     return document
 
 
+def read_per_query(folder: Path, columns: Sequence[str]) -> pa.Table:
+    """Returns those columns of a run's per_query.parquet; InvalidInputError where it cannot be read or lacks one."""
+    path = folder / "per_query.parquet"
+    try:
+        return pq.read_table(path, columns=list(columns), partitioning=None).select(list(columns))
+    except (OSError, pa.ArrowException, KeyError) as error:
+        reason = str(error).partition("\n")[0]
+        raise InvalidInputError(
+            f"{path}: not a readable per-query table ({reason}).", "Run quarry eval again."
+        ) from error
+
+
 def per_query_table(rows: Sequence[dict[str, Any]], measures: Sequence[str]) -> pa.Table:
     """Returns the per-query table: who and where, the gold units, then one column a measure (null: undefined).
 

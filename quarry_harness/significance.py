@@ -28,8 +28,8 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-RESAMPLES = 10_000
-SEED = 20_250_101
+from quarry_harness.types import RESAMPLES, SEED
+
 LEVEL = 0.95
 ALPHA = 0.05
 POWER = 0.8

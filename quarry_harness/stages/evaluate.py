@@ -33,7 +33,7 @@ from quarry_harness.stages.workspace import (
     source_state,
 )
 from quarry_harness.store import RevisionRow, Store
-from quarry_harness.types import Progress
+from quarry_harness.types import RESAMPLES, SEED, Progress
 
 # Part of every run's identity: raise when the same settings would give other bytes.
 RUN_FORMAT = "1"
@@ -339,8 +339,8 @@ def _intervals(queries: Sequence[measures.QueryRanks]) -> dict[str, Any]:
         "method": "percentile interval of the cluster bootstrap",
         "by": "task",
         "clusters": len(data.sums),
-        "resamples": significance.RESAMPLES,
-        "seed": significance.SEED,
+        "resamples": RESAMPLES,
+        "seed": SEED,
         "measures": {name: list(ends) for name, *ends in zip(values, low.tolist(), high.tolist(), strict=True)},
     }
 
