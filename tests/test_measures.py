@@ -1,6 +1,7 @@
 """Right values computed by hand, and what must hold of any ranking."""
 
 import math
+from pathlib import Path
 from random import Random
 
 import numpy as np
@@ -277,3 +278,9 @@ def test_every_value_is_a_fraction_and_perfect_rankings_get_1(many: list[list[tu
         # More units than the cutoff have no room in it; an ideal order within it is 1 all the same.
         if name.startswith("nDCG") or not (name.startswith("precision") or name.endswith(("@3", "@5"))):
             assert (np.isclose(column, 1) | np.isnan(column)).all(), name
+
+
+def test_every_measure_is_defined_in_the_documentation() -> None:
+    text = (Path(__file__).parents[1] / "docs" / "measures.md").read_text("utf-8")
+    for family in {name.partition("@")[0] for name in measures.names()}:
+        assert f"| `{family}@k` |" in text
