@@ -31,6 +31,12 @@ def percent(value: float | None) -> str:
     return "-" if value is None or math.isnan(value) else f"{100 * value:.1f}"
 
 
+def percents(ends: Sequence[float | None]) -> str:
+    """Returns an interval of fractions as percent, "-" where it is not defined."""
+    low, high = map(percent, ends)
+    return "-" if "-" in (low, high) else f"{low}-{high}"
+
+
 def measure_names() -> list[str]:
     """Returns the measures of every recall table, in order."""
     return [f"{name}@{k}" for name in ("recall", "all_gold") for k in CUTOFFS]
@@ -73,11 +79,22 @@ def _release(document: Mapping[str, Any]) -> str:
 
 def _main_table(result: Mapping[str, Any]) -> str:
     rollup = result["rollup"]
-    rows = [("micro (mean over queries)", result["measures"])]
-    rows += [(f"macro by {level}", rollup[level]) for level in ("task", "repo", "language")]
+    ends = result["intervals"]["measures"]
+    rows = [
+        ["micro (mean over queries)", *_cells(result["measures"])],
+        [f"  {100 * result['intervals']['level']:.0f}% interval", *(percents(ends[name]) for name in measure_names())],
+    ]
+    rows += [[f"macro by {level}", *_cells(rollup[level])] for level in ("task", "repo", "language")]
     pooled = {f"recall@{k}": result["pooled"][f"pooled_recall@{k}"] for k in CUTOFFS}
-    rows.append(("pooled (units found / units)", pooled))
-    return table(["", *measure_names()], [[name, *_cells(values)] for name, values in rows])
+    rows.append(["pooled (units found / units)", *_cells(pooled)])
+    return table(["", *measure_names()], rows) + "\n" + _how_sure(result["intervals"])
+
+
+def _how_sure(intervals: Mapping[str, Any]) -> str:
+    return (
+        f"interval: {intervals['method']}, {intervals['clusters']} {intervals['by']}s resampled"
+        f" {intervals['resamples']:,} times, seed {intervals['seed']}"
+    )
 
 
 def _cells(values: Mapping[str, float | None]) -> list[str]:
@@ -137,18 +154,26 @@ def published_results() -> dict[str, Any]:
 
 def published(result: Mapping[str, Any]) -> str:
     """Returns the published table with this run among it, and the warning what may be compared."""
-    document = published_results()
-    cutoffs = ("recall@5", "recall@20", "recall@50")
-    rows = [(row["model"], row["size"], [row[name] for name in cutoffs], row["source"]) for row in document["result"]]
-    ours = [100 * value if (value := result["measures"].get(name)) is not None else math.nan for name in cutoffs]
-    rows.append((f"> {result['model']} (this run)", "", ours, "measured"))
-    rows.sort(key=lambda row: (math.isnan(row[2][0]), -row[2][0], row[0]))
-    lines = [[name, size, *(percent(value / 100) for value in values), source] for name, size, values, source in rows]
     return (
         "For orientation, the published results on all 6,525 queries of release 1.0 (benchmark = its own description,\n"
         "model card = a second-hand copy of the Muninn model card). Another corpus, subset or release is\n"
-        "NOT comparable.\n" + table(["model", "size", *cutoffs, "source"], lines)
+        "NOT comparable.\n" + published_table({f"{result['model']} (this run)": result["measures"]})
     )
+
+
+def published_table(ours: Mapping[str, Mapping[str, float | None]]) -> str:
+    """Returns the published rows and ours, given as name -> measure -> fraction, best first."""
+    cutoffs = ("recall@5", "recall@20", "recall@50")
+    rows = [
+        (row["model"], row["size"], [row[name] for name in cutoffs], row["source"])
+        for row in published_results()["result"]
+    ]
+    for model, values in ours.items():
+        percents = [100 * value if (value := values.get(name)) is not None else math.nan for name in cutoffs]
+        rows.append((f"> {model}", "", percents, "measured"))
+    rows.sort(key=lambda row: (math.isnan(row[2][0]), -row[2][0], row[0]))
+    lines = [[name, size, *(percent(value / 100) for value in values), source] for name, size, values, source in rows]
+    return table(["model", "size", *cutoffs, "source"], lines)
 
 
 def fetched(document: Mapping[str, Any]) -> str:

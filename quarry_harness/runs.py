@@ -119,8 +119,25 @@ def read_result(folder: Path) -> dict[str, Any]:
     return document
 
 
+def read_per_query(folder: Path, columns: Sequence[str]) -> pa.Table:
+    """Returns those columns of a run's per_query.parquet; InvalidInputError where it cannot be read or lacks one."""
+    path = folder / "per_query.parquet"
+    try:
+        return pq.read_table(path, columns=list(columns), partitioning=None).select(list(columns))
+    except (OSError, pa.ArrowException, KeyError) as error:
+        reason = str(error).partition("\n")[0]
+        raise InvalidInputError(
+            f"{path}: not a readable per-query table ({reason}).", "Run quarry eval again."
+        ) from error
+
+
 def per_query_table(rows: Sequence[dict[str, Any]], measures: Sequence[str]) -> pa.Table:
-    """Returns the per-query table: who and where, the ranks of the gold units, then one column a measure."""
+    """Returns the per-query table: who and where, the gold units, then one column a measure (null: undefined).
+
+    The gold_ columns are lists with one entry a unit. gold_ranks, first_rank and last_rank: 1-based, 0 where not in
+    the ranking. gold_documents: units with one number lie in one chunk. gold_kinds and gold_chunk_bytes: of the unit's
+    chunk and its source, "" and 0 where unresolved.
+    """
     schema = pa.schema(
         [
             *((name, pa.string()) for name in ("query_id", "repo", "task_id", "language", "revision", "query")),
@@ -128,6 +145,10 @@ def per_query_table(rows: Sequence[dict[str, Any]], measures: Sequence[str]) -> 
             ("gold_unit_keys", pa.list_(pa.string())),
             ("gold_relevances", pa.list_(pa.string())),
             ("gold_ranks", pa.list_(pa.int32())),
+            ("gold_documents", pa.list_(pa.int32())),
+            ("gold_kinds", pa.list_(pa.string())),
+            ("gold_chunk_bytes", pa.list_(pa.int64())),
+            *((name, pa.int32()) for name in ("first_rank", "last_rank")),
             *((name, pa.float64()) for name in measures),
         ]
     )

@@ -26,6 +26,9 @@ LANGUAGES: Mapping[str, str] = {
 
 IMAGES = ("preimage", "postimage")
 RELEVANCES = ("ESSENTIAL", "RELATED")
+# How often everything that is resampled is resampled, and from which seed, unless another is asked for.
+RESAMPLES = 10_000
+SEED = 20_250_101
 
 
 @dataclass(frozen=True, slots=True)

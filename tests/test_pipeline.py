@@ -300,3 +300,46 @@ def test_an_interrupted_evaluation_goes_on_with_the_corpora_it_has_not_searched(
     assert not set(first) & set(seen)
     for name in ("run.trec", "qrels.trec", "per_query.parquet", "result.json"):
         assert (only_run(workspace) / name).read_bytes() == expected[name]
+
+
+def test_two_units_in_one_chunk_are_two_units_and_one_document(quarry: Quarry, release: Path, tmp_path: Path) -> None:
+    def name_it_twice(row: dict) -> None:
+        unit = row["positive_units"][0]
+        unit.pop("unit_key")
+        row["positive_units"] = [unit, unit | {"symbol": "formerly", "relevance": "RELATED"}]
+
+    change_rows(release / "data" / "gold-preimage.jsonl", name_it_twice, which=3)
+    template = build_mirror(tmp_path / "mirror")
+    done = quarry("run", "--release", release, "--mirror", template, "-w", tmp_path / "w", "--json")
+    assert (done.code, done.json["canonicalize"]["by_tier"]["lines"]) == (0, 1), done.err
+    row = pq.read_table(only_run(tmp_path / "w") / "per_query.parquet").to_pylist()[3]
+    rank = row["gold_ranks"][0]
+    assert row["gold_ranks"] == [rank, rank] == [2, 2]
+    assert row["gold_documents"] == [0, 0]
+    assert (row["first_rank"], row["last_rank"]) == (rank, rank)
+    assert row["AP@10"] == row["RR@10"] == 1 / rank
+    qrels = (only_run(tmp_path / "w") / "qrels.trec").read_text("utf-8").splitlines()
+    assert [line.split()[-1] for line in qrels if line.startswith(row["query_id"])] == ["2"]
+
+
+def test_a_run_says_how_sure_it_is_and_where_its_points_are(demo_workspace: Path) -> None:
+    folder = only_run(demo_workspace)
+    result = json.loads((folder / "result.json").read_text("utf-8"))
+    intervals = result["intervals"]
+    assert (intervals["by"], intervals["clusters"], intervals["resamples"]) == ("task", 42, 10_000)
+    for name, (low, high) in intervals["measures"].items():
+        assert low < result["measures"][name] < high, name
+    groups = result["groups"]
+    assert groups.keys() == {"gold_units", "corpus_chunks", "relevance", "kind", "chunk_bytes"}
+    assert sum(group["queries"] for group in groups["gold_units"].values()) == result["queries"]
+    assert sum(group["queries"] for group in groups["corpus_chunks"].values()) == result["queries"]
+    for name in ("relevance", "kind", "chunk_bytes"):
+        assert sum(group["units"] for group in groups[name].values()) == result["units"]
+    essential = groups["relevance"]["ESSENTIAL"]["micro"]["recall@5"]
+    assert essential == pytest.approx(result["measures"]["essential_recall@5"])
+    assert {"function", "method"} <= groups["kind"].keys()
+    for row in pq.read_table(folder / "per_query.parquet").to_pylist():
+        found = [rank for rank in row["gold_ranks"] if rank]
+        assert row["first_rank"] == min(found, default=0)
+        assert row["last_rank"] == (max(found) if len(found) == row["gold_units"] else 0)
+        assert all(size > 0 for size in row["gold_chunk_bytes"])

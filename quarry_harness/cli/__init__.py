@@ -17,7 +17,7 @@ from typing import Any, NoReturn
 import click
 
 from quarry_harness import __version__
-from quarry_harness.cli.look import chunks, models, status, verify
+from quarry_harness.cli.look import chunks, compare, models, status, verify
 from quarry_harness.cli.options import OK
 from quarry_harness.cli.work import canonicalize, checkout, chunk, evaluate, fetch, gc, run
 from quarry_harness.errors import EnvironmentProblem, QuarryError
@@ -73,7 +73,7 @@ def cli() -> None:
     """
 
 
-for _command in (run, fetch, chunk, canonicalize, evaluate, models, verify, status, chunks, checkout, gc):
+for _command in (run, fetch, chunk, canonicalize, evaluate, models, compare, verify, status, chunks, checkout, gc):
     cli.add_command(_command)
 
 

@@ -1,4 +1,4 @@
-"""The commands that look and change nothing: verify, status, chunks, models."""
+"""The commands that look and change nothing: verify, status, chunks, models, compare."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from quarry_harness.cli.options import (
     profile_option,
     workspace_option,
 )
+from quarry_harness.types import RESAMPLES, SEED
 
 
 @click.command()
@@ -99,4 +100,53 @@ def models(names: tuple[str, ...], as_json: bool) -> int:
 
     rows = models_stage(names)
     print_result(rows, as_json, lambda: report.model_details(rows) if names else report.model_table(rows))
+    return OK
+
+
+@click.command()
+@click.argument("runs", nargs=-1, required=True, metavar="RUN [RUN...]")
+@click.option("--baseline", metavar="RUN", help="The run the others are compared with.  [default: the first]")
+@click.option(
+    "--measure", "measures", multiple=True, metavar="NAME",
+    help="A measure and its cutoff, for example recall@5, nDCG@10, RR; can be given several times."
+    "  [default: recall and all_gold at 5, 10, 20, 50]",
+)  # fmt: skip
+@click.option(
+    "--by", type=click.Choice(["task", "repo"]), default="task", show_default=True,
+    help="What is resampled whole, since its queries depend on each other.",
+)  # fmt: skip
+@click.option(
+    "--resamples", type=click.IntRange(100, 100_000), default=RESAMPLES, show_default=True,
+    help="How often everything is resampled.",
+)  # fmt: skip
+@click.option("--seed", type=click.IntRange(min=0), default=SEED, show_default=True, help="Where chance starts.")
+@click.option(
+    "--first-stage", metavar="RUN", help="The run whose results the runs have re-ranked: is it recall or ranking?"
+)
+@click.option(
+    "--pool", type=click.IntRange(min=1), metavar="N", help="The top N of the first stage.  [default: its depth]"
+)
+@click.option("--published", is_flag=True, help="Show the published results beside, which cannot be tested against.")
+@workspace_option
+@json_option
+def compare(
+    workspace: Path, as_json: bool, runs: tuple[str, ...], baseline: str | None, measures: tuple[str, ...], by: str,
+    resamples: int, seed: int, first_stage: str | None, pool: int | None, published: bool,
+) -> int:  # fmt: skip
+    """Compare runs on the queries they share.
+
+    RUN is a run id of the workspace or the path of a run folder; one alone is shown with its intervals. Each mean and
+    each paired difference has a 95% bootstrap interval, each difference a permutation test with Holm's correction over
+    the whole table. Queries that not every run has are left out and counted; runs that disagree about the gold units of
+    a query are refused (exit code 3).
+    """
+    from quarry_harness.comparison import comparison, published_beside
+    from quarry_harness.stages.compare import Plan
+    from quarry_harness.stages.compare import compare as compare_stage
+
+    plan = Plan(tuple(dict.fromkeys(measures)), by, resamples, seed)
+    document = compare_stage(workspace, runs, baseline, plan, first_stage, pool)
+    if published:
+        document["published"] = published_beside(document)
+    print_result(document, as_json, lambda: comparison(document))
     return OK

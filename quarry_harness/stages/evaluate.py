@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from quarry_harness import __version__, documents, measures, models, retrieve, runs
+from quarry_harness import __version__, documents, measures, models, retrieve, runs, significance
 from quarry_harness.documents import document_text
 from quarry_harness.errors import UsageError
 from quarry_harness.languages import PROFILES
@@ -33,7 +33,7 @@ from quarry_harness.stages.workspace import (
     source_state,
 )
 from quarry_harness.store import RevisionRow, Store
-from quarry_harness.types import Progress
+from quarry_harness.types import RESAMPLES, SEED, Progress
 
 # Part of every run's identity: raise when the same settings would give other bytes.
 RUN_FORMAT = "1"
@@ -63,6 +63,8 @@ class GoldLabel(NamedTuple):
     blob: int
     chunk: int
     relevance: str
+    kind: str
+    chunk_bytes: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +112,7 @@ def evaluate(
             folder,
             (line for outcome in outcomes for line in outcome.run),
             (line for outcome in outcomes for line in outcome.qrels),
-            per_query_table([outcome.row for outcome in outcomes], measures.names()),
+            per_query_table(_measured([outcome.row for outcome in outcomes]), measures.names()),
             result,
             timing,
         )
@@ -124,7 +126,7 @@ def _identity(
     """Everything that could change a byte of the run file."""
     return {
         "run_format": RUN_FORMAT,
-        "code": source_state(documents, measures, retrieve, runs),
+        "code": source_state(documents, measures, retrieve, runs, significance),
         "release": [release_name(store.meta("release_ref") or ""), store.meta("release_version")],
         "release_files": store.release_files(),
         "selection": digest(store.selected_tasks()),
@@ -225,7 +227,9 @@ def _why_empty(revision: RevisionRow | None, ids: Sequence[str]) -> str:
 def _row(
     query: EvalQuery, labels: Sequence[GoldLabel], unit_ranks: list[int], corpus_chunks: int, retrieved: int
 ) -> dict[str, Any]:
-    row: dict[str, Any] = {
+    numbers: dict[Any, int] = {}
+    places = [(g.path, g.blob, g.chunk) if g.tier else g.ordinal for g in labels]
+    return {
         "query_id": query.query_id,
         "repo": query.repo,
         "task_id": query.task_id,
@@ -239,9 +243,20 @@ def _row(
         "gold_unit_keys": [g.unit_key for g in labels],
         "gold_relevances": [g.relevance for g in labels],
         "gold_ranks": unit_ranks,
+        "gold_documents": [numbers.setdefault(place, len(numbers)) for place in places],
+        "gold_kinds": [g.kind for g in labels],
+        "gold_chunk_bytes": [g.chunk_bytes for g in labels],
     }
-    values = measures.per_query([_ranks(row)])
-    return row | {name: None if np.isnan(column[0]) else float(column[0]) for name, column in values.items()}
+
+
+def _measured(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The rows with their measures, all queries at once."""
+    units = measures.judged([_ranks(row) for row in rows])
+    first, last = measures.first_and_last(units)
+    columns = {"first_rank": first.tolist(), "last_rank": last.tolist()}
+    for name, column in measures.per_query(units).items():
+        columns[name] = [None if np.isnan(value) else value for value in column.tolist()]
+    return [row | {name: column[i] for name, column in columns.items()} for i, row in enumerate(rows)]
 
 
 def _ranks(row: dict[str, Any]) -> measures.QueryRanks:
@@ -253,6 +268,7 @@ def _ranks(row: dict[str, Any]) -> measures.QueryRanks:
         tuple(row["gold_ranks"]),
         tuple(relevance == "ESSENTIAL" for relevance in row["gold_relevances"]),
         row["retrieved"],
+        tuple(row["gold_documents"]),
     )
 
 
@@ -275,8 +291,10 @@ def _result(store: Store, outcomes: Sequence[Outcome], image: str, revisions: Se
         "unresolved_units": sum(row["unresolved_units"] for row in rows),
         "revisions_missing": sum(r.status not in HAVE for r in revisions),
         "measures": summary(queries)["micro"],
+        "intervals": _intervals(queries),
         "pooled": measures.pooled_recall(queries),
         "rollup": _rollup(queries),
+        "groups": _groups(rows, queries),
         "revisions": [{"repo": r.repo, "revision": r.sha, "status": r.status} for r in revisions],
     }
 
@@ -307,6 +325,43 @@ def _rollup(queries: Sequence[measures.QueryRanks]) -> dict[str, Any]:
             {"repo": repo, "language": language} | summary(group) | {"macro": levels["repo"].get((language, repo), {})}
             for (language, repo), group in sorted(by_repo.items())
         ],
+    }
+
+
+def _intervals(queries: Sequence[measures.QueryRanks]) -> dict[str, Any]:
+    """The interval of each micro mean, and everything needed to make it again."""
+    values = measures.per_query(queries)
+    tasks = [(query.repo, query.task_id) for query in queries]
+    data = significance.clustered(np.stack(list(values.values()), axis=1), tasks)
+    low, high = significance.interval(significance.bootstrap(data))
+    return {
+        "level": significance.LEVEL,
+        "method": "percentile interval of the cluster bootstrap",
+        "by": "task",
+        "clusters": len(data.sums),
+        "resamples": RESAMPLES,
+        "seed": SEED,
+        "measures": {name: list(ends) for name, *ends in zip(values, low.tolist(), high.tolist(), strict=True)},
+    }
+
+
+def _groups(rows: Sequence[dict[str, Any]], queries: Sequence[measures.QueryRanks]) -> dict[str, Any]:
+    """The means by number of gold units and corpus size (of queries), by relevance, kind and length (of units)."""
+    units = measures.judged(queries)
+    values = measures.per_query(units)
+    with_gold = [measures.bin_of(row["gold_units"], measures.GOLD_COUNTS) if row["gold_units"] else "" for row in rows]
+    sizes = [measures.bin_of(row["corpus_chunks"], measures.CORPUS_CHUNKS) for row in rows]
+    kinds = [kind or "unresolved" for row in rows for kind in row["gold_kinds"]]
+    lengths = [size for row in rows for size in row["gold_chunk_bytes"]]
+    bins = [measures.bin_of(size, measures.CHUNK_BYTES) for size in lengths]
+    return {
+        "gold_units": {label: group for label, group in measures.by_query(values, with_gold).items() if label},
+        "corpus_chunks": measures.by_query(values, sizes),
+        "relevance": measures.by_unit(units, [word for row in rows for word in row["gold_relevances"]]),
+        "kind": measures.by_unit(units, kinds),
+        "chunk_bytes": measures.by_unit(
+            units, [kind if kind == "unresolved" else size for kind, size in zip(kinds, bins, strict=True)]
+        ),
     }
 
 

@@ -401,10 +401,15 @@ class Store:
             self.set_meta(f"resolved:{image}:{profile}", state)
 
     def resolutions(self, image: str, profile: str) -> list[Row]:
-        """Returns (query, ordinal, unit key, tier, reason, path, blob, chunk, relevance) in release order."""
+        """Returns (query, ordinal, unit key, tier, reason, path, blob, chunk, relevance, kind, bytes) in release order.
+
+        Kind and bytes are those of the chunk and its source, "" and 0 where the unit is unresolved.
+        """
         return self._db.rows(
-            "SELECT r.query, r.ordinal, r.unit_key, r.tier, r.reason, r.path, r.blob, r.chunk, u.relevance"
+            "SELECT r.query, r.ordinal, r.unit_key, r.tier, r.reason, r.path, r.blob, r.chunk, u.relevance,"
+            " coalesce(c.kind, ''), coalesce(c.end_byte - c.start_byte, 0)"
             " FROM resolution r JOIN gold_unit u USING (image, query, ordinal)"
+            " LEFT JOIN chunk c ON c.blob = r.blob AND c.ordinal = r.chunk AND r.tier <> ''"
             " WHERE r.image = ? AND r.profile = ? ORDER BY r.query, r.ordinal",
             [image, profile],
         )
