@@ -9,6 +9,7 @@ that nothing refers to.
 from __future__ import annotations
 
 import errno
+import re
 import secrets
 import shutil
 import threading
@@ -142,6 +143,8 @@ class _Work:
     doubtful: set[str] = field(default_factory=set)  # failed, and what was here already may be the reason
 
     def settle(self, revisions: Iterable[str], status: str, reason: str = "") -> None:
+        # The folder of this try has a name that nobody will find again, and that differs from try to try.
+        reason = re.sub(r"\.part-[0-9a-f]{8}\b", "", reason)
         for revision in revisions:
             self.outcomes[revision] = FetchOutcome(revision, status, reason)
 

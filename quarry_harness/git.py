@@ -108,6 +108,12 @@ def run_git(
         raise EnvironmentProblem(f"git {arguments[0]} did not end within {timeout_s} s.") from None
 
 
+def damaged_packs(git_dir: Path) -> list[str]:
+    """The names of a repository's packs whose bytes are not what their checksums say; reads all of them."""
+    packs = sorted((git_dir / "objects" / "pack").glob("*.idx"))
+    return [pack.stem for pack in packs if run_git(["verify-pack", str(pack)], git_dir=git_dir).returncode]
+
+
 def require_git() -> str:
     """The version of git, such as "2.39.5". Raises EnvironmentProblem where git is absent or too old."""
     words = run_git(["version"]).stdout.decode("utf-8", "replace").strip()

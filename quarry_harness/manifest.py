@@ -79,6 +79,7 @@ def read_manifest(path: Path) -> Manifest:
     if not isinstance(document, dict):
         raise InvalidInputError(f"{path}: it holds {kind_of(document)}, not an object.", fix)
     files, notes = _pins(document)
+    notes += tuple(f"a checksum of {_shown(name)}, which is no file of a release" for name in _strangers(document))
     revision = document.get("revision")
     return Manifest(_names(document), _version(document), revision if isinstance(revision, str) else "", files, notes)
 
@@ -137,6 +138,25 @@ def _statements(node: Any, key: str) -> Iterator[tuple[str, str, Any]]:
     for child_key, child in node.items():
         name = canonical_name(child_key)
         yield from _of_file(name, child, key) if name else _statements(child, child_key)
+
+
+def _strangers(node: Any) -> Iterator[str]:
+    """Yields what a manifest gives a checksum of and is not one of a release's files."""
+    if isinstance(node, list):
+        for item in node:
+            yield from _strangers(item)
+    if not isinstance(node, dict):
+        return
+    paths = [text for key in _PATH_KEYS if isinstance(text := node.get(key), str)]
+    if paths and any(key.lower() in _DIGEST_KEYS for key in node) and not any(map(canonical_name, paths)):
+        yield paths[0]
+    for key, child in node.items():
+        has_digest = isinstance(child, dict) and any(inner.lower() in _DIGEST_KEYS for inner in child)
+        is_digest = isinstance(child, str) and _SHA256.fullmatch(child.strip()) is not None
+        if "." in key and not canonical_name(key) and (has_digest or is_digest):
+            yield key
+        else:
+            yield from _strangers(child)
 
 
 def _of_file(name: str, node: Any, key: str) -> Iterator[tuple[str, str, Any]]:

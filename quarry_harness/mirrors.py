@@ -15,12 +15,11 @@ from urllib.parse import unquote, urlsplit
 
 from quarry_harness.errors import EnvironmentProblem, InvalidInputError, UsageError
 from quarry_harness.git import git_environment, one_line, run_git
+from quarry_harness.types import REPOSITORY
 
 DEFAULT_TEMPLATE = "https://github.com/{owner}/{name}.git"
 # What GIT_ALLOW_PROTOCOL becomes. A redirect may raise the protection (http to https), never lower it.
 PROTOCOLS = {"https": "https", "http": "http:https", "file": "file"}
-_OWNER = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}")
-_NAME = re.compile(r"(?!-)[A-Za-z0-9._-]{1,100}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,23 +42,26 @@ def repository_url(repo: str, template: str | None = None) -> str:
     `template` holds {owner} and {name}; without one it is GitHub's. Schemes: https, http (for loopback and hosts of
     your own) and file (an absolute path). Raises InvalidInputError for a bad name and UsageError for a bad template.
     """
-    owner, separator, name = repo.partition("__")
-    if not separator or not _OWNER.fullmatch(owner) or not _NAME.fullmatch(name) or ".." in name or name == ".":
+    match = REPOSITORY.fullmatch(repo)
+    if match is None:
         raise InvalidInputError(
             f"{one_line(repo, 120)!r} is not a repository's name.",
             "It is written owner__name, with GitHub's characters: letters, digits, '-', '_' and '.'.",
         )
     template = DEFAULT_TEMPLATE if template is None else template
     _check_template(template)
-    return template.replace("{owner}", owner).replace("{name}", name)
+    return template.replace("{owner}", match["owner"]).replace("{name}", match["name"])
 
 
 def _check_template(template: str) -> None:
-    parts = urlsplit(template)
-    if "@" in parts.netloc:
+    try:
+        parts = urlsplit(template)
+    except ValueError as error:  # brackets of an IPv6 address that do not match
+        raise UsageError("The URL template is no URL: its host cannot be read.", f"As in {DEFAULT_TEMPLATE}") from error
+    if "@" in parts.netloc or "?" in template or "#" in template:
         # The template itself is not shown: it may hold a password.
         raise UsageError(
-            "The URL template holds a user name or password.",
+            "The URL template holds a user name, a password, a '?' or a '#'.",
             "Take it out, and name an environment variable that holds the token, or a git credential helper.",
         )
     shown = f"The URL template {one_line(template, 200)!r}"
@@ -67,8 +69,8 @@ def _check_template(template: str) -> None:
         raise UsageError(f"{shown} needs {{owner}} and {{name}}, and no other braces.", f"As in {DEFAULT_TEMPLATE}")
     if parts.scheme not in PROTOCOLS:
         raise UsageError(f"{shown} is not https, http or file.", f"As in {DEFAULT_TEMPLATE}")
-    if not re.fullmatch(r"[\x21-\x7e\xa0-\U0010ffff]+", template) or set(template) & set("?#\\"):
-        raise UsageError(f"{shown} has a space, a control character, '?', '#' or '\\'.", "Take it out.")
+    if not re.fullmatch(r"[\x21-\x7e\xa0-\U0010ffff]+", template) or "\\" in template:
+        raise UsageError(f"{shown} has a space, a control character or '\\'.", "Take it out.")
     if parts.scheme == "file" and (parts.netloc or not parts.path.startswith("/")):
         raise UsageError(f"{shown} has no absolute path.", "As in file:///mirrors/{owner}/{name}.git")
     if parts.scheme != "file" and (not re.fullmatch(r"[A-Za-z0-9.:\[\]-]+", parts.netloc) or parts.netloc[0] == "-"):

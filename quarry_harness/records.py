@@ -11,13 +11,11 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from quarry_harness.rows import Fault, kind_of
-from quarry_harness.types import LANGUAGES, RELEVANCES, GoldRow, GoldUnit, Query, Task
+from quarry_harness.types import LANGUAGES, RELEVANCES, REPOSITORY, GoldRow, GoldUnit, Query, Task
 
 # Lines end up in 32-bit columns; no source file has more.
 MAX_LINE = 2**31 - 1
 
-_OWNER = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}")
-_NAME = re.compile(r"[A-Za-z0-9._-]{1,100}")
 REVISION = re.compile(r"[0-9a-f]{40}")
 _ID = re.compile(r"[^\s\x00-\x1f\x7f]+")  # run files separate their columns by spaces
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
@@ -130,8 +128,7 @@ def _id(value: Mapping[str, Any], field: str) -> str:
 
 def _repo(value: Mapping[str, Any]) -> str:
     text = _text(value, "repo")
-    owner, _, name = text.partition("__")
-    if not _OWNER.fullmatch(owner) or not _NAME.fullmatch(name) or name in (".", ".."):
+    if not REPOSITORY.fullmatch(text):
         raise Fault(f"repo {_shown(text)} is not owner__name (letters, digits, '.', '_' and '-')")
     return text
 

@@ -5,6 +5,7 @@ Lines are 1-based and inclusive, bytes are 0-based offsets into the raw blob wit
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -24,6 +25,10 @@ LANGUAGES: Mapping[str, str] = {
     "typescript": "TypeScript",
 }
 
+# owner__name, split at the first "__"; with GitHub's characters, and nothing that a path or an option could be.
+REPOSITORY = re.compile(
+    r"(?P<owner>[A-Za-z0-9](?:(?!__)[A-Za-z0-9_-]){0,99})__(?P<name>(?!-)(?!\.\Z)(?!.*\.\.)[A-Za-z0-9._-]{1,100})"
+)
 IMAGES = ("preimage", "postimage")
 RELEVANCES = ("ESSENTIAL", "RELATED")
 # How often everything that is resampled is resampled, and from which seed, unless another is asked for.

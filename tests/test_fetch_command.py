@@ -282,7 +282,7 @@ def test_estimate_for_a_folder_is_what_the_revisions_take_there(
     assert quarry("fetch", *place).code == 0
     real = sum(file.stat().st_size for file in (tmp_path / "w" / "repos").rglob("*.pack"))
     assert 0.8 < estimate["bytes"] / real < 1.25
-    assert "mirror's own packs" in estimate["basis"]
+    assert "mirror's packs" in estimate["basis"]
     assert quarry("fetch", *place, "--dry-run").json["disk"]["bytes"] == 0
 
 
@@ -436,3 +436,69 @@ def test_clocks_and_locales_change_nothing(quarry: Quarry, server: SmartServer, 
     absent = ("--release", release, "--mirror", f"{server.template}x", "-w", tmp_path / "none", "--json")
     done = quarry("fetch", *absent, env={"LC_ALL": "de_DE.UTF-8", "LANGUAGE": "de"})
     assert done.json["outcomes"] == {"repository_gone": 5}
+
+
+# -- what cannot be had, and the stages after -------------------------------------------------------------------------
+
+
+def test_a_revision_that_cannot_be_had_now_stops_the_measuring_until_it_is_accepted(
+    quarry: Quarry, server: SmartServer, pins: dict[str, list[str]], tmp_path: Path
+) -> None:
+    release = write_release(tmp_path / "release", pins)
+    server.fail("403", under="/o/r1.git", times=1000)
+    place = ("-w", tmp_path / "w")
+    command = ("run", "--release", release, "--mirror", server.template, *place, "--json")
+    stopped = quarry(*command)
+    assert stopped.code == 4
+    assert "access_denied" in quarry("status", *place, "--json").out
+    assert "--accept-missing" in stopped.err
+    assert quarry("chunk", *place).code == 1
+    assert quarry("canonicalize", *place).code == 4
+    accepted = quarry(*command, "--accept-missing")
+    assert accepted.code == 1, accepted.err
+    assert accepted.json["eval"]["revisions_missing"] == 3
+
+
+def test_one_revision_that_fails_costs_no_other_its_number(
+    quarry: Quarry, server: SmartServer, pins: dict[str, list[str]], tmp_path: Path
+) -> None:
+    host = tmp_path / "host" / "o" / "r1.git"
+    # 10 ** 7 files, when it is unfolded.
+    blob = git(host, "hash-object", "-w", "--stdin", stdin=b"x")
+    lines = "".join(f"100644 blob {blob}\t{n}.py\n" for n in range(10))
+    tree = git(host, "mktree", stdin=lines.encode())
+    for _ in range(6):
+        lines = "".join(f"040000 tree {tree}\td{n}\n" for n in range(10))
+        tree = git(host, "mktree", stdin=lines.encode())
+    who = "A Tester <tester@example.org> 1700000000 +0000"
+    bomb = write_object(host, "commit", f"tree {tree}\nauthor {who}\ncommitter {who}\n\nw\n".encode())
+    release = write_release(tmp_path / "release", pins | {"o__r1": [*pins["o__r1"], bomb]})
+    done = quarry("run", "--release", release, "--mirror", server.template, "-w", tmp_path / "w", "--json")
+    assert done.code == 1, done.err
+    (missing,) = done.json["fetch"]["missing"]
+    assert (missing["revision"], missing["status"]) == (bomb, "failed")
+    assert ".part-" not in missing["reason"]
+    assert done.json["eval"]["revisions_missing"] == 1
+
+
+@pytest.mark.parametrize("template", ["http://[::1/{owner}/{name}", "https://host/{owner}/{name}.git?token=s3cret"])
+def test_a_template_that_is_no_url_or_holds_a_secret_is_refused_without_showing_it(
+    quarry: Quarry, pins: dict[str, list[str]], tmp_path: Path, template: str
+) -> None:
+    release = write_release(tmp_path / "release", pins)
+    done = quarry("fetch", "--release", release, "--mirror", template, "-w", tmp_path / "w")
+    assert done.code == 2
+    assert "s3cret" not in done.err + done.out
+    assert "Traceback" not in done.err
+    assert not (tmp_path / "w").exists()
+
+
+def test_filters_in_another_order_are_the_same_selection(quarry: Quarry, tmp_path: Path) -> None:
+    seen = []
+    for number, languages in enumerate((("go", "rust"), ("rust", "go"))):
+        filters = [word for language in languages for word in ("--language", language)]
+        done = quarry("run", "--release", "demo", *filters, "-q", "-w", tmp_path / str(number))
+        assert done.code == 0, done.err
+        (result,) = (tmp_path / str(number) / "runs").glob("*/result.json")
+        seen.append((result.parent.name, result.read_bytes()))
+    assert seen[0] == seen[1]

@@ -65,6 +65,15 @@ def profile_option(command: Command) -> Command:
     )(command)
 
 
+def accept_missing_option(command: Command) -> Command:
+    """Adds --accept-missing: passes `accept_missing`."""
+    return click.option(
+        "--accept-missing",
+        is_flag=True,
+        help="Go on without revisions that could not be had now; their gold counts as not found.",
+    )(command)
+
+
 def jobs_option(what: str) -> Callable[[Command], Command]:
     """Adds --jobs: passes `jobs`; `what` says what runs side by side."""
     return click.option(

@@ -10,6 +10,7 @@ import click
 from quarry_harness.cli.options import (
     OK,
     WRONG_DATA,
+    accept_missing_option,
     image_option,
     jobs_option,
     model_options,
@@ -27,12 +28,13 @@ from quarry_harness.cli.options import (
 @image_option
 @model_options
 @profile_option
+@accept_missing_option
 @jobs_option("Repositories fetched and processes parsing side by side.")
 @workspace_option
 @output_options
 def run(
     workspace: Path, as_json: bool, quiet: bool, ref: str | None, image: str, model: str, profile: str,
-    depth: int, jobs: int, **options: Any,
+    depth: int, jobs: int, accept_missing: bool, **options: Any,
 ) -> int:  # fmt: skip
     """Do all stages: fetch, chunk, canonicalize, eval.
 
@@ -52,7 +54,7 @@ def run(
         came_from = source(options)
         documents = run_all(
             workspace, ref, _selection(options), image, came_from, jobs, model, profile, depth, console.progress,
-            lambda stage, document: console.say(texts[stage](document)),
+            lambda stage, document: console.say(texts[stage](document)), accept_missing=accept_missing,
         )  # fmt: skip
     print_result(documents, as_json, lambda: report.evaluation(documents["eval"]))
     return WRONG_DATA if documents["fetch"]["missing"] or documents["canonicalize"]["unresolved"] else OK
@@ -115,9 +117,12 @@ def chunk(workspace: Path, as_json: bool, quiet: bool, image: str, jobs: int) ->
 @click.command()
 @image_option
 @profile_option
+@accept_missing_option
 @workspace_option
 @output_options
-def canonicalize(workspace: Path, as_json: bool, quiet: bool, image: str, profile: str) -> int:
+def canonicalize(
+    workspace: Path, as_json: bool, quiet: bool, image: str, profile: str, accept_missing: bool
+) -> int:  # fmt: skip
     """Resolve the gold units to chunks, or say why not.
 
     \b
@@ -134,7 +139,7 @@ def canonicalize(workspace: Path, as_json: bool, quiet: bool, image: str, profil
     from quarry_harness.stages.canonicalize import check_lines
 
     with Console(quiet=quiet) as console:
-        document = canonicalize_stage(workspace, image, profile, console.progress)
+        document = canonicalize_stage(workspace, image, profile, console.progress, accept_missing=accept_missing)
     print_result(document, as_json, lambda: report.canonicalized(document))
     check_lines(workspace, image, profile)
     return WRONG_DATA if document["unresolved"] else OK
@@ -144,9 +149,12 @@ def canonicalize(workspace: Path, as_json: bool, quiet: bool, image: str, profil
 @model_options
 @image_option
 @profile_option
+@accept_missing_option
 @workspace_option
 @output_options
-def evaluate(workspace: Path, as_json: bool, quiet: bool, image: str, model: str, profile: str, depth: int) -> int:
+def evaluate(
+    workspace: Path, as_json: bool, quiet: bool, image: str, model: str, profile: str, depth: int, accept_missing: bool
+) -> int:  # fmt: skip
     """Rank every query's corpus with a model and measure recall.
 
     The run is kept in the workspace under runs/: the ranking as a TREC run, one row a query as Parquet, and
@@ -157,7 +165,9 @@ def evaluate(workspace: Path, as_json: bool, quiet: bool, image: str, model: str
     from quarry_harness.stages.evaluate import evaluate as evaluate_stage
 
     with Console(quiet=quiet) as console:
-        document = evaluate_stage(workspace, model, image, profile, depth, console.progress)
+        document = evaluate_stage(
+            workspace, model, image, profile, depth, console.progress, accept_missing=accept_missing
+        )
         console.say(report.evaluated(document))
     print_result(document, as_json, lambda: report.evaluation(document))
     return WRONG_DATA if document["unresolved_units"] else OK

@@ -14,13 +14,15 @@ from quarry_harness.store import RevisionRow, Store
 from quarry_harness.types import Chunk, GoldUnit, LocatedChunk, Progress, Resolution
 
 
-def canonicalize(workspace: Path, image: str, profile: str, progress: Progress) -> dict[str, Any]:
+def canonicalize(
+    workspace: Path, image: str, profile: str, progress: Progress, *, accept_missing: bool = False
+) -> dict[str, Any]:
     """Resolves the gold units.
 
     Returns units, resolved, by_tier, unresolved [{query_id, unit_key, reason}] and done_before.
     """
     with Store.open(workspace) as store:
-        revisions = require_chunked(store, image)
+        revisions = require_chunked(store, image, accept_missing=accept_missing)
         state = resolution_state(store, image, profile, revisions)
         done_before = store.meta(f"resolved:{image}:{profile}") == state
         if not done_before:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from quarry_harness.errors import QuarryError, UsageError
-from quarry_harness.git import pinned_revisions
+from quarry_harness.git import damaged_packs, pinned_revisions
 from quarry_harness.hub import locate_release
 from quarry_harness.languages import PROFILES
 from quarry_harness.release import read_release
@@ -105,11 +105,20 @@ def _check_repositories(workspace: Path, store: Store) -> list[Check]:
                 wanted.setdefault(revision.repo, set()).add(revision.sha)
     checks = []
     for repo, shas in sorted(wanted.items()):
-        folder = repository_folder(workspace, repo)
-        lost = shas - pinned_revisions(folder, shas) if folder.exists() else shas
-        detail = f"{len(lost)} of {len(shas)} revisions are gone; run quarry fetch again" if lost else "all there"
-        checks.append(Check(f"repository {repo}", not lost, detail))
+        wrong = _what_is_wrong(repository_folder(workspace, repo), shas)
+        fact = f"{wrong}; run quarry fetch again" if wrong else "all there, every byte as its checksum says"
+        checks.append(Check(f"repository {repo}", not wrong, fact))
     return checks
+
+
+def _what_is_wrong(folder: Path, shas: set[str]) -> str:
+    try:
+        if lost := shas - pinned_revisions(folder, shas) if folder.exists() else shas:
+            return f"{len(lost)} of {len(shas)} revisions are gone"
+        packs = damaged_packs(folder)
+    except QuarryError as error:
+        return f"{error.message} Delete {folder}"
+    return f"damaged: {', '.join(packs)}; delete {folder}" if packs else ""
 
 
 def status(workspace: Path) -> dict[str, Any]:

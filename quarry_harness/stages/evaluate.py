@@ -78,7 +78,14 @@ class Outcome:
 
 
 def evaluate(
-    workspace: Path, model_name: str, image: str, profile: str, depth: int, progress: Progress
+    workspace: Path,
+    model_name: str,
+    image: str,
+    profile: str,
+    depth: int,
+    progress: Progress,
+    *,
+    accept_missing: bool = False,
 ) -> dict[str, Any]:
     """Runs one model over the selection; returns the document of result.json, with run_id, folder and done_before.
 
@@ -88,7 +95,7 @@ def evaluate(
     model = models.load(model_name)
     started = time.monotonic()
     with Store.open(workspace) as store:
-        revisions = require_chunked(store, image)
+        revisions = require_chunked(store, image, accept_missing=accept_missing)
         state = resolution_state(store, image, profile, revisions)
         if store.meta(f"resolved:{image}:{profile}") != state:
             raise UsageError(

@@ -33,6 +33,11 @@ class Selection:
     tasks: tuple[str, ...] = ()
     limit: int | None = None
 
+    def in_order(self) -> Selection:
+        """The same selection, however it was typed."""
+        repos, languages, tasks = (tuple(sorted(set(names))) for names in (self.repos, self.languages, self.tasks))
+        return Selection(repos, languages, tasks, self.limit)
+
     @property
     def is_everything(self) -> bool:
         """Whether nothing is filtered out."""
@@ -106,7 +111,7 @@ def fetch(
         store.set_meta("mirror", source.template or "")
         store.select_tasks(
             [(task.repo, task.task_id) for task in chosen.tasks],
-            {"filters": asdict(selection), "tasks": len(chosen.tasks), "of": len(release.tasks)},
+            {"filters": asdict(selection.in_order()), "tasks": len(chosen.tasks), "of": len(release.tasks)},
         )
         if release.ref == "demo" and source.template is None:
             source = replace(source, template=_demo_template(workspace), credentials=None)

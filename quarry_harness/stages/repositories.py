@@ -110,7 +110,7 @@ def _disk(
     if urls[0].startswith("file:"):
         sizes = list(pool.map(partial(size_in_mirror, blob_limit_bytes=limit), urls, to_ask.values()))
         if None not in sizes:
-            basis = f"the mirror's own packs, without sources over {limit // 1024} KiB"
+            basis = f"as the mirror's packs hold it, which may be tighter; without sources over {limit // 1024} KiB"
             return {"bytes": sum(size or 0 for size in sizes), "basis": basis}
         return {"bytes": None, "basis": "the mirror cannot be measured: not all of its repositories can be read"}
     measured = {repo: _pack_bytes(repository_folder(workspace, repo)) / len(here[repo]) for repo in pins if here[repo]}
@@ -187,7 +187,7 @@ def _bring_one(
             outcomes = []
     except (InvalidInputError, EnvironmentProblem) as error:
         ask = list(shas)
-        outcomes = [FetchOutcome(sha, "failed", str(error)) for sha in shas]
+        outcomes = [FetchOutcome(sha, "damaged_here", str(error)) for sha in shas]
     outcomes += [FetchOutcome(sha, *known[repo, sha][:2]) for sha in shas if sha not in ask]
     return replace(report, outcomes=tuple(sorted(outcomes, key=lambda outcome: outcome.revision)))
 

@@ -23,7 +23,12 @@ DEFAULT_WORKSPACE = Path("quarry-workspace")
 LISTING_RULES = "1"
 HAVE = ("fetched", "present")
 # What may be different on another try; the other outcomes of a fetch are facts about the data.
-RETRYABLE = frozenset({"unreachable", "rate_limited", "timed_out", "disk_full", "access_denied", "failed"})
+RETRYABLE = frozenset(
+    {"unreachable", "rate_limited", "timed_out", "disk_full", "access_denied", "damaged_here", "failed"}
+)
+# Of these, what lies with the network or with this machine: without the user's word nothing is measured before another
+# try, since a number over half the corpora would look like a result. "failed" is of that one revision.
+IN_THE_WAY = RETRYABLE - {"failed"}
 
 
 def repository_folder(workspace: Path, repo: str) -> Path:
@@ -115,18 +120,19 @@ def require_fetched(store: Store, image: str) -> list[RevisionRow]:
     return revisions
 
 
-def require_chunked(store: Store, image: str) -> list[RevisionRow]:
+def require_chunked(store: Store, image: str, *, accept_missing: bool) -> list[RevisionRow]:
     """Returns the revisions of the selection, everything that exists of them chunked.
 
-    Raises UsageError where one is not chunked yet, EnvironmentProblem where one could not be had and another try may
-    bring it: a number over half the corpora would look like a result.
+    Raises UsageError where one is not chunked yet, EnvironmentProblem where one could not be had for what lies
+    IN_THE_WAY, unless what is missing is accepted.
     """
     revisions = require_fetched(store, image)
-    again = [r for r in revisions if r.status in RETRYABLE]
-    if again:
+    again = [r for r in revisions if r.status in IN_THE_WAY]
+    if again and not accept_missing:
         raise EnvironmentProblem(
             f"{again[0].repo}@{again[0].sha}: {again[0].reason} ({len(again)} of {len(revisions)} revisions like it).",
-            f"What was fetched is kept; run again: {command_line('fetch', store.path.parent, image)}",
+            f"What was fetched is kept; run again: {command_line('fetch', store.path.parent, image)}"
+            " (or --accept-missing: go on without them, their gold counts as not found)",
         )
     state = listing_state(chunk_rules())
     waiting = [r for r in revisions if r.status in HAVE and r.rules != state]

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from quarry_harness.errors import EnvironmentProblem, UsageError
-from quarry_harness.store import upkeep
+from quarry_harness.store import content, upkeep
 from quarry_harness.store.database import Database, Row
 from quarry_harness.types import GoldUnit, Release
 
@@ -104,6 +104,7 @@ class Store:
             # Which files a listing keeps depends on the paths that gold names.
             self._db.execute("UPDATE revision SET rules = ''")
             self._db.execute("DELETE FROM meta WHERE key LIKE 'resolved:%' OR key = 'selection'")
+            self._db.execute("DELETE FROM meta WHERE key LIKE 'content:%'")
             self.set_meta("release_ref", release.ref)
             self.set_meta("release_version", release.version)
             self.set_meta("release_fingerprint", release.fingerprint)
@@ -136,6 +137,7 @@ class Store:
                     for i, u in enumerate(g.units)
                 ],
             )
+            content.keep_release(self._db)
 
     def first_seen(self, ref: str) -> tuple[str, str] | None:
         """Returns (lasting reference, fingerprint) of what a reference meant when it was first taken in."""
@@ -227,7 +229,8 @@ class Store:
                 [asked],
             )
             self._db.execute(
-                "INSERT INTO revision SELECT (SELECT coalesce(max(id), -1) FROM revision) + row_number() OVER (),"
+                "INSERT INTO revision (id, repo, sha, status, reason, rules, other_files, asked)"
+                " SELECT (SELECT coalesce(max(id), -1) FROM revision) + row_number() OVER (),"
                 " repo, sha, status, reason, '', 0, ? FROM incoming ANTI JOIN revision USING (repo, sha)",
                 [asked],
             )
@@ -278,7 +281,11 @@ class Store:
         self._db.execute("DELETE FROM entry WHERE revision = ?", [revision])
         columns = ["revision", "path", "blob", "status"]
         self._db.insert("entry", columns, [(revision, *row) for row in rows])
-        self._db.execute("UPDATE revision SET rules = ?, other_files = ? WHERE id = ?", [rules, other_files, revision])
+        self._db.execute(
+            "UPDATE revision SET rules = ?, other_files = ?,"
+            f" content = (SELECT {content.digest_of('entry')} FROM entry WHERE revision = ?) WHERE id = ?",
+            [rules, other_files, revision, revision],
+        )
 
     def known_blobs(self, pairs: Iterable[tuple[str, str]], rules: dict[str, str]) -> dict[tuple[str, str], int]:
         """Returns (oid, dialect) -> id for those pairs that are parsed under the rules given per dialect."""
@@ -301,13 +308,14 @@ class Store:
                 with self.transaction():
                     run = self._db.execute
                     run("CREATE TEMP TABLE stale AS SELECT id FROM blob ANTI JOIN incoming USING (dialect, rules)")
-                    for table, column in (("chunk", "blob"), ("entry", "blob"), ("blob", "id")):
+                    for table, column in (("chunk", "blob"), ("blob", "id")):
                         run(f"DELETE FROM {table} WHERE {column} IN (SELECT id FROM stale)")
                     run("DROP TABLE stale")
-                    run("UPDATE revision SET rules = ''")
+                    run("DELETE FROM entry")
+                    run("UPDATE revision SET rules = '', content = 0")
                     # Blob ids are used again: a resolution must not outlive the chunk it names.
                     run("DELETE FROM resolution")
-                    run("DELETE FROM meta WHERE key LIKE 'resolved:%'")
+                    run("DELETE FROM meta WHERE key LIKE 'resolved:%' OR key LIKE 'content:resolution:%'")
         return stale
 
     def next_blob_id(self) -> int:
@@ -316,7 +324,13 @@ class Store:
 
     def add_blobs(self, blobs: pa.Table, chunks: pa.Table) -> None:
         """Adds parsed blobs with their chunks; the columns are those of the schema."""
-        self._db.insert_arrow("blob", blobs)
+        names = ", ".join(blobs.column_names)
+        with self._db.incoming(blobs), self._db.incoming(chunks, "incoming_chunks"):
+            self._db.execute(
+                f"INSERT INTO blob ({names}, content) SELECT {names}, coalesce(d.content, 0) FROM incoming LEFT JOIN"
+                f" (SELECT blob AS id, {content.digest_of('chunk')} AS content FROM incoming_chunks GROUP BY blob) d"
+                " USING (id)"
+            )
         if chunks.num_rows:
             self._db.insert_arrow("chunk", chunks)
 
@@ -399,6 +413,7 @@ class Store:
             columns = ["image", "profile", "query", "ordinal", "unit_key", "tier", "reason", "path", "blob", "chunk"]
             self._db.insert("resolution", columns, [(image, profile, *row) for row in rows])
             self.set_meta(f"resolved:{image}:{profile}", state)
+            content.keep_resolutions(self._db, image, profile)
 
     def resolutions(self, image: str, profile: str) -> list[Row]:
         """Returns (query, ordinal, unit key, tier, reason, path, blob, chunk, relevance, kind, bytes) in release order.
@@ -443,7 +458,7 @@ class Store:
         return {name: (sha, size) for name, sha, size in rows}
 
     def integrity(self) -> list[tuple[str, int]]:
-        """Returns (what must not happen, how often it did) for the references between tables."""
+        """Returns (what must not be, how often it is): references into nowhere, and rows not as they were written."""
         questions = {
             "chunks without their blob": "SELECT count(*) FROM chunk ANTI JOIN blob ON blob.id = chunk.blob",
             "files without their blob": "SELECT count(*) FROM entry ANTI JOIN blob ON blob.id = entry.blob"
@@ -458,7 +473,7 @@ class Store:
             "resolved units without their chunk": "SELECT count(*) FROM resolution r ANTI JOIN chunk c"
             " ON c.blob = r.blob AND c.ordinal = r.chunk WHERE r.tier <> ''",
         }
-        return [(what, int(self._db.one(sql))) for what, sql in questions.items()]
+        return [(what, int(self._db.one(sql))) for what, sql in questions.items()] + content.changed(self._db)
 
 
 _UNIT_COLUMNS = (

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from quarry_harness.errors import EnvironmentProblem, InvalidInputError, UsageError
 
-SCHEMA_VERSION = "2"
+SCHEMA_VERSION = "3"
 
 # DuckDB takes 80% of the machine otherwise; past this it spills to a folder beside the file.
 MEMORY_LIMIT = "256MB"

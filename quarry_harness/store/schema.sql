@@ -31,11 +31,11 @@ CREATE TABLE gold_unit (
 );
 
 -- fetch: one row a pinned revision. rules is what its listing was made under, '' before it was listed; asked is where
--- the last fetch asked for it.
+-- the last fetch asked for it. content is the digest of its listing (content.py).
 CREATE TABLE revision (
     id INTEGER PRIMARY KEY, repo VARCHAR NOT NULL, sha VARCHAR NOT NULL, status VARCHAR NOT NULL,
     reason VARCHAR NOT NULL, rules VARCHAR NOT NULL, other_files INTEGER NOT NULL,
-    asked VARCHAR NOT NULL, UNIQUE (repo, sha)
+    asked VARCHAR NOT NULL, content UBIGINT NOT NULL DEFAULT 0, UNIQUE (repo, sha)
 );
 
 -- fetch: repositories that their host has moved.
@@ -47,10 +47,11 @@ CREATE TABLE entry (
     revision INTEGER NOT NULL, path VARCHAR NOT NULL, blob INTEGER NOT NULL, status VARCHAR NOT NULL
 );
 
--- One row a (blob, dialect): parsed once, however many revisions and paths hold it.
+-- One row a (blob, dialect): parsed once, however many revisions and paths hold it. content is the digest of its chunks.
 CREATE TABLE blob (
     id INTEGER PRIMARY KEY, oid VARCHAR NOT NULL, dialect VARCHAR NOT NULL, rules VARCHAR NOT NULL,
-    bytes BIGINT NOT NULL, lines INTEGER NOT NULL, status VARCHAR NOT NULL, error_count INTEGER NOT NULL
+    bytes BIGINT NOT NULL, lines INTEGER NOT NULL, status VARCHAR NOT NULL, error_count INTEGER NOT NULL,
+    content UBIGINT NOT NULL
 );
 
 CREATE TABLE chunk (
