@@ -306,7 +306,8 @@ def _rollup(queries: Sequence[measures.QueryRanks]) -> dict[str, Any]:
 
 
 def _versions() -> dict[str, str]:
-    packages = ("duckdb", "numpy", "pyarrow", "tree-sitter", "tree-sitter-language-pack")
+    grammars = ("tree-sitter-c-sharp", "tree-sitter-language-pack", "tree-sitter-scala")
+    packages = ("duckdb", "numpy", "pyarrow", "tree-sitter", *grammars)
     return {"quarry-harness": __version__, "python": platform.python_version()} | {
         package: version(package) for package in packages
     }
