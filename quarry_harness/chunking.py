@@ -42,14 +42,14 @@ from quarry_harness.types import Chunk, ParsedBlob
 MAX_BLOB_BYTES = 4 * 1024 * 1024
 
 # A parse is given up after this many progress reports of the parser. It counts work, not time, so that every machine
-# gives up on the same files; a report is about 100 parser actions and at most 8 KB of tree. Real code makes 5,000 to
+# gives up on the same files; a report is about 100 parser actions and at most 10 KB of tree. Real code makes 5,000 to
 # 22,000 reports a megabyte, a single array of 1.5 million numbers 150,000.
 PARSE_STEPS = 200_000
 # And after this many seconds, whatever it did: the one limit that depends on the machine.
 PARSE_LIMIT_S = 30.0
 
 # The parser's reports cost 2% to 4% of a parse, more in Scala; a blob as small as this cannot take long without them.
-SMALL_BLOB_BYTES = 16 * 1024
+SMALL_BLOB_BYTES = 8 * 1024
 
 # How many signs that a grammar finds ambiguous one statement may have, comments and strings apart.
 MAX_AMBIGUOUS_SIGNS = 1_000

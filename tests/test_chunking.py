@@ -259,6 +259,11 @@ def test_scala_masks_keep_every_offset(source: str) -> None:
     assert masked.lower() == source.encode()
 
 
+def test_scala_names_keep_their_backquotes_as_the_labels_do() -> None:
+    source = "class `A b` {\n  def `type` = 1\n  def `this` = 2\n  def this(x: Int) = this()\n}\n"
+    assert scala(source) == [("`A b`.`type`", 2, 2), ("`A b`.`this`", 3, 3), ("`A b`.`A b`", 4, 4)]
+
+
 def test_scala_an_indented_body_ends_where_the_next_member_begins() -> None:
     # The labels have these ends, too: the grammar's body ends with the line break before the next word.
     source = "class C {\n  def f =\n    1\n\n  // About g.\n  def g =\n    2\n}\n"

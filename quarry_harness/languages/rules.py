@@ -89,7 +89,7 @@ class Rules:
     name: Callable[[Node, bytes], str] | None = None  # instead of the text of the field `name`
     ambiguous: bytes = b""  # signs of which the grammar's error recovery cannot bear thousands in one statement
     package: str = ""  # what to take the grammar from, where that is not the pack: a distribution of one grammar
-    mask: Callable[[bytes], bytes] | None = None  # what to blank before a second parse of a file with errors
+    mask: Callable[[bytes], bytes] | None = None  # the bytes, as many, for a second parse of a file with errors
 
 
 def join(left: str, right: str) -> str:

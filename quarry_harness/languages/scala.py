@@ -22,8 +22,8 @@ _EXPRESSIONS = frozenset(
 
 
 def _definition(node: Node, scope: Scope, source: bytes) -> Iterable[Step]:
-    """A def; `this` is a constructor and bears its class's name. The values of its parameters are searched, too."""
-    name = text(node.child_by_field_name("name"), source).strip("`")
+    """A def, backquotes and all; `this` is a constructor and bears its class's name. Default values are searched."""
+    name = text(node.child_by_field_name("name"), source)
     kind = "method" if scope.container else "function"
     if name == "this":
         kind, name = "constructor", scope.container or name
