@@ -373,7 +373,8 @@ def _groups(rows: Sequence[dict[str, Any]], queries: Sequence[measures.QueryRank
 
 
 def _versions() -> dict[str, str]:
-    packages = ("duckdb", "numpy", "pyarrow", "tree-sitter", "tree-sitter-language-pack")
+    grammars = ("tree-sitter-c-sharp", "tree-sitter-language-pack", "tree-sitter-scala")
+    packages = ("duckdb", "numpy", "pyarrow", "tree-sitter", *grammars)
     return {"quarry-harness": __version__, "python": platform.python_version()} | {
         package: version(package) for package in packages
     }
