@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Protocol
 
-import numpy as np
-from numpy.typing import NDArray
-
 from quarry_harness.errors import UsageError
+from quarry_harness.retrieve import Corpus, Ranking
 
 
 class Retriever(Protocol):
@@ -17,8 +15,14 @@ class Retriever(Protocol):
     def describe(self) -> dict[str, object]:
         """Returns everything that could change a score; it becomes part of a run's identity."""
 
-    def score(self, queries: Sequence[str], documents: Sequence[str]) -> NDArray[np.float32]:
-        """Returns scores of shape (queries, documents); retrieve.NOT_RETRIEVED where a document is no result."""
+    def rank(
+        self, queries: Sequence[str], documents: Sequence[str], corpora: Sequence[Corpus], k: int
+    ) -> Iterator[list[Ranking]]:
+        """Yields for each corpus, in order, the best k of each of its queries, in its order.
+
+        queries and documents are the distinct ones of one repository, to which the numbers of the corpora refer. The
+        ranking rule is retrieve's: score descending, then corpus order.
+        """
 
 
 MODELS = ("bm25",)

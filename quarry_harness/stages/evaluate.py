@@ -6,19 +6,20 @@ import json
 import platform
 import time
 from collections import Counter, defaultdict
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+import pyarrow as pa
 
 from quarry_harness import __version__, documents, measures, models, retrieve, runs
 from quarry_harness.documents import document_text
 from quarry_harness.errors import UsageError
 from quarry_harness.languages import PROFILES
-from quarry_harness.retrieve import top_k
+from quarry_harness.retrieve import Corpus, Ranking
 from quarry_harness.runs import GRADES, document_ids, per_query_table, qrels_line, read_result, trec_line, write_run
 from quarry_harness.stages.workspace import (
     HAVE,
@@ -74,6 +75,30 @@ class Outcome:
     no_result: str  # "" where there is one, or no gold unit to find
 
 
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """One corpus: the id of each document in corpus order, and where a chunk stands by (path, blob, ordinal)."""
+
+    ids: list[str]
+    position: dict[tuple[str, int, int], int]
+
+    @classmethod
+    def of(cls, corpus: pa.Table) -> Listing:
+        """Returns the listing of a corpus as the store gives it."""
+        columns = corpus.to_pydict()
+        ids = document_ids(zip(*(columns[name] for name in ("path", "name", "start_line", "end_line")), strict=True))
+        keys = zip(columns["path"], columns["blob"], columns["ordinal"], strict=True)
+        return cls(ids, {key: position for position, key in enumerate(keys)})
+
+
+Labels = Mapping[int, Sequence[GoldLabel]]
+DOCUMENT_COLUMNS = ("path", "container", "name", "text")
+NO_CORPUS = Listing([], {})
+NO_RESULT = Ranking(np.empty(0, dtype=np.intp), np.empty(0, dtype=np.float32))
+# Outcomes read from the store together; one is some 20 kB.
+QUERIES_AT_A_TIME = 500
+
+
 def evaluate(
     workspace: Path, model_name: str, image: str, profile: str, depth: int, progress: Progress
 ) -> dict[str, Any]:
@@ -97,20 +122,32 @@ def evaluate(
         folder = runs_folder(workspace) / run_id
         if run_is_whole(store, workspace, run_id):
             return read_result(folder) | {"folder": str(folder), "done_before": True}
-        outcomes = _rank_all(store, model, image, profile, depth, revisions, progress, run_id)
+        queries = [EvalQuery(*row) for row in store.selected_queries(image)]
+        labels = gold_labels(store, image, profile)
+        _rank_all(store, model, queries, labels, profile, depth, revisions, progress, run_id)
+        # The lists of lines are read again from the store as they are written.
+        outcomes = [replace(outcome, run=[], qrels=[]) for outcome in _kept(store, run_id, queries)]
         result = {"run_id": run_id, "model": models.check_name(model_name)} | _result(store, outcomes, image, revisions)
         result |= {"settings": identity, "versions": _versions()}
         timing = {"seconds": round(time.monotonic() - started, 3), "machine": platform.machine()}
         files = write_run(
             folder,
-            (line for outcome in outcomes for line in outcome.run),
-            (line for outcome in outcomes for line in outcome.qrels),
+            (line for outcome in _kept(store, run_id, queries) for line in outcome.run),
+            (line for outcome in _kept(store, run_id, queries) for line in outcome.qrels),
             per_query_table([outcome.row for outcome in outcomes], measures.names()),
             result,
             timing,
         )
         store.record_run(run_id, models.check_name(model_name), image, digest(identity), files)
     return result | {"folder": str(folder), "done_before": False}
+
+
+def gold_labels(store: Store, image: str, profile: str) -> Labels:
+    """Returns query ordinal -> its gold units with their resolutions; empty for a query without any."""
+    gold: dict[int, list[GoldLabel]] = defaultdict(list)
+    for row in store.resolutions(image, profile):
+        gold[row[0]].append(GoldLabel(*row))
+    return gold
 
 
 def _identity(
@@ -135,69 +172,103 @@ def _identity(
 def _rank_all(
     store: Store,
     model: models.Retriever,
-    image: str,
+    queries: Sequence[EvalQuery],
+    labels: Labels,
     profile: str,
     depth: int,
     revisions: Sequence[RevisionRow],
     progress: Progress,
     run_id: str,
-) -> list[Outcome]:
-    """Ranks every query of the selection, in release order; what an interrupted run has kept is not ranked again."""
-    gold: dict[int, list[GoldLabel]] = defaultdict(list)
-    for row in store.resolutions(image, profile):
-        gold[row[0]].append(GoldLabel(*row))
+) -> None:
+    """Ranks every query of the selection and keeps its outcome; what an interrupted run has kept is not ranked again.
+
+    A repository at a time, in order; what is kept is durable after each corpus.
+    """
     at = {(r.repo, r.sha): r for r in revisions}
-    kept = store.outcomes(run_id)
-    queries = [EvalQuery(*row) for row in store.selected_queries(image)]
-    waiting: dict[tuple[str, str], list[EvalQuery]] = defaultdict(list)
+    kept = store.ranked_queries(run_id)
+    corpora: dict[str, dict[str, list[EvalQuery]]] = defaultdict(lambda: defaultdict(list))
     for query in queries:
         if query.ordinal not in kept:
-            waiting[query.repo, query.revision].append(query)
-    for done, (key, group) in enumerate(sorted(waiting.items())):
-        progress(done, len(waiting), f"{key[0]}@{key[1][:12]}")
-        ranked = _rank_revision(store, model, at.get(key), group, gold, profile, depth, run_id)
-        fresh = {query: json.dumps(asdict(outcome)) for query, outcome in ranked.items()}
-        store.keep_outcomes(run_id, fresh)
-        kept |= fresh
-    progress(len(waiting), len(waiting), "corpora searched")
-    return [Outcome(**json.loads(kept[query.ordinal])) for query in queries]
+            corpora[query.repo][query.revision].append(query)
+    total = sum(map(len, corpora.values()))
+    done = 0
+    for repo, groups in sorted(corpora.items()):
+        asked = {at[repo, sha]: group for sha, group in sorted(groups.items()) if (repo, sha) in at}
+        there = {revision: group for revision, group in asked.items() if revision.status in HAVE}
+        ranked = _rank_repository(store, model, repo, there, queries, revisions, profile, depth)
+        for sha, group in sorted(groups.items()):
+            progress(done, total, f"{repo}@{sha[:12]}")
+            revision = at.get((repo, sha))
+            listing, rankings = next(ranked) if revision in there else (NO_CORPUS, [NO_RESULT] * len(group))
+            outcomes = {
+                query.ordinal: _outcome(query, revision, labels[query.ordinal], listing, ranking, run_id)
+                for query, ranking in zip(group, rankings, strict=True)
+            }
+            store.keep_outcomes(run_id, {query: json.dumps(asdict(outcome)) for query, outcome in outcomes.items()})
+            done += 1
+    progress(total, total, "corpora searched")
 
 
-def _rank_revision(
+def _rank_repository(
     store: Store,
     model: models.Retriever,
-    revision: RevisionRow | None,
+    repo: str,
+    asked: Mapping[RevisionRow, Sequence[EvalQuery]],
     queries: Sequence[EvalQuery],
-    gold: dict[int, list[GoldLabel]],
+    revisions: Sequence[RevisionRow],
     profile: str,
     depth: int,
+) -> Iterator[tuple[Listing, list[Ranking]]]:
+    """Yields each corpus asked for, in order, with the rankings of its queries.
+
+    The model is given every query and document of the repository in the selection, also those that an interrupted run
+    is done with: so what it makes of them does not depend on interruptions. Held at a time: these, the corpora as
+    numbers, one corpus's listing, and what the model holds.
+    """
+    there = [r.id for r in revisions if r.repo == repo and r.status in HAVE]
+    table = store.gather_documents(there, PROFILES[profile])
+    texts = list(map(document_text, *(table.column(name).to_pylist() for name in DOCUMENT_COLUMNS)))
+    del table
+    everything = [query for query in queries if query.repo == repo]
+    number = {query.ordinal: i for i, query in enumerate(everything)}
+    corpora = [
+        Corpus(store.corpus(revision.id).column("document").to_numpy(), tuple(number[query.ordinal] for query in group))
+        for revision, group in asked.items()
+    ]
+    ranked = model.rank([query.text for query in everything], texts, corpora, depth)
+    for revision, rankings in zip(asked, ranked, strict=True):
+        yield Listing.of(store.corpus(revision.id)), rankings
+
+
+def _outcome(
+    query: EvalQuery,
+    revision: RevisionRow | None,
+    labels: Sequence[GoldLabel],
+    listing: Listing,
+    ranking: Ranking,
     tag: str,
-) -> dict[int, Outcome]:
-    """Ranks one revision's corpus for its queries; returns the outcome of each by its ordinal."""
-    ids: list[str] = []
-    index_of: dict[tuple[str, int, int], int] = {}
-    scores = np.empty((len(queries), 0), dtype=np.float32)
-    if revision is not None and revision.status in HAVE:
-        corpus = store.corpus(revision.id, PROFILES[profile]).to_pydict()
-        columns = (corpus[name] for name in ("path", "name", "start_line", "end_line"))
-        ids = document_ids(zip(*columns, strict=True))
-        keys = zip(corpus["path"], corpus["blob"], corpus["ordinal"], strict=True)
-        index_of = {key: i for i, key in enumerate(keys)}
-        texts = list(map(document_text, corpus["path"], corpus["container"], corpus["name"], corpus["text"]))
-        scores = model.score([query.text for query in queries], texts)
-    outcomes = {}
-    for query, row in zip(queries, scores, strict=True):
-        ranking = top_k(row, depth)
-        rank_of = {int(index): rank for rank, index in enumerate(ranking, start=1)}
-        labels = gold[query.ordinal]
-        found = [index_of[g.path, g.blob, g.chunk] if g.tier else -1 for g in labels]
-        outcomes[query.ordinal] = Outcome(
-            [trec_line(query.query_id, ids[index], rank, row[index], tag) for index, rank in rank_of.items()],
-            _qrels(query, found, labels, ids),
-            _row(query, labels, [rank_of.get(index, 0) for index in found], len(ids), len(rank_of)),
-            "" if rank_of or not labels else _why_empty(revision, ids),
-        )
-    return outcomes
+) -> Outcome:
+    """Returns what a ranking of a query's corpus is worth."""
+    rank_of = {position: rank for rank, position in enumerate(ranking.positions.tolist(), start=1)}
+    found = [listing.position[g.path, g.blob, g.chunk] if g.tier else -1 for g in labels]
+    ids = listing.ids
+    lines = (
+        trec_line(query.query_id, ids[position], rank, score, tag)
+        for (position, rank), score in zip(rank_of.items(), ranking.scores, strict=True)
+    )
+    return Outcome(
+        list(lines),
+        _qrels(query, found, labels, ids),
+        _row(query, labels, [rank_of.get(position, 0) for position in found], len(ids), len(rank_of)),
+        "" if rank_of or not labels else _why_empty(revision, ids),
+    )
+
+
+def _kept(store: Store, run_id: str, queries: Sequence[EvalQuery]) -> Iterator[Outcome]:
+    """Yields the outcomes of these queries, in order, without holding them all."""
+    for start in range(0, len(queries), QUERIES_AT_A_TIME):
+        ordinals = [query.ordinal for query in queries[start : start + QUERIES_AT_A_TIME]]
+        yield from (Outcome(**json.loads(document)) for document in store.outcomes(run_id, ordinals))
 
 
 def _qrels(query: EvalQuery, found: Sequence[int], labels: Sequence[GoldLabel], ids: Sequence[str]) -> list[str]:

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from quarry_harness.errors import UsageError
-from quarry_harness.store import upkeep
+from quarry_harness.store import corpora, upkeep
 from quarry_harness.store.database import Database, Row
 from quarry_harness.types import GoldUnit, Release
 
@@ -359,26 +359,23 @@ class Store:
                 "SELECT e.path, c.blob, c.ordinal, c.language, c.kind, c.name, c.container, c.qualified_name,"
                 " c.start_line, c.end_line, c.start_byte, c.end_byte FROM entry e JOIN chunk c USING (blob)"
                 " WHERE e.revision = ? AND"
-                " (e.path IN (SELECT path FROM placed) OR c.name IN (SELECT name FROM named))" + _CORPUS_ORDER,
+                " (e.path IN (SELECT path FROM placed) OR c.name IN (SELECT name FROM named))" + corpora.CORPUS_ORDER,
                 [revision],
             )
 
-    def corpus(self, revision: int, kinds: Iterable[str] | None) -> pa.Table:
-        """Returns a revision's corpus in the one order that breaks ties: path, lines, name, place in the file.
+    def gather_documents(self, revisions: Sequence[int], kinds: Iterable[str] | None) -> pa.Table:
+        """Returns the distinct documents of these revisions of one repository: path, container, name, text, by number.
 
-        Columns: path, blob, ordinal, name, container, start_line, end_line, text. kinds None = every chunk.
+        kinds None = chunks of every kind. `corpus` then answers for these revisions, until the next call.
         """
-        restriction = ""
-        parameters: list[object] = [revision]
-        if kinds is not None:
-            restriction = " AND list_contains(?, c.kind)"
-            parameters.append(sorted(kinds))
-        relation = self._db.connection.sql(
-            "SELECT e.path, c.blob, c.ordinal, c.name, c.container, c.start_line, c.end_line, c.text"
-            " FROM entry e JOIN chunk c USING (blob) WHERE e.revision = ?" + restriction + _CORPUS_ORDER,
-            params=parameters,
-        )
-        return relation.to_arrow_table()
+        return corpora.gather(self._db, revisions, kinds)
+
+    def corpus(self, revision: int) -> pa.Table:
+        """Returns a gathered revision's corpus in the one order that breaks ties: path, lines, name, place in the file.
+
+        Columns: path, blob, ordinal, name, start_line, end_line, document (its number).
+        """
+        return corpora.corpus(self._db, revision)
 
     # -- resolutions and runs -----------------------------------------------------------------------------------------
 
@@ -405,9 +402,20 @@ class Store:
             rows = [(run_id, query, document) for query, document in sorted(outcomes.items())]
             self._db.insert("outcome", ["run_id", "query", "document"], rows)
 
-    def outcomes(self, run_id: str) -> dict[int, str]:
-        """Returns what an unfinished run has kept."""
-        return dict(self._db.rows("SELECT query, document FROM outcome WHERE run_id = ? ORDER BY query", [run_id]))
+    def ranked_queries(self, run_id: str) -> set[int]:
+        """Returns the ordinals of the queries for which an unfinished run has kept something."""
+        return {query for (query,) in self._db.rows("SELECT query FROM outcome WHERE run_id = ?", [run_id])}
+
+    def outcomes(self, run_id: str, queries: Sequence[int]) -> list[str]:
+        """Returns what an unfinished run has kept for each of these queries, in their order."""
+        with self._db.incoming(pa.table({"query": pa.array(queries, pa.int32())})):
+            kept: dict[int, str] = dict(
+                self._db.rows(
+                    "SELECT query, document FROM outcome WHERE run_id = ? AND query IN (SELECT query FROM incoming)",
+                    [run_id],
+                )
+            )
+        return [kept[query] for query in queries]
 
     def record_run(self, run_id: str, model: str, image: str, identity: str, files: dict[str, tuple[str, int]]) -> None:
         """Keeps a finished run and its files: name -> (sha256, bytes). What it kept while unfinished can go."""
@@ -454,4 +462,3 @@ _UNIT_COLUMNS = (
 )
 _PAIR_SCHEMA = pa.schema([("oid", pa.string()), ("dialect", pa.string()), ("rules", pa.string())])
 _RULES_SCHEMA = pa.schema([("dialect", pa.string()), ("rules", pa.string())])
-_CORPUS_ORDER = " ORDER BY e.path, c.start_line, c.end_line, c.name, c.ordinal"
