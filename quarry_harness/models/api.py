@@ -1,0 +1,170 @@
+"""Embeddings from a server: OpenAI's protocol, which TEI, vLLM, Ollama and LM Studio speak too, and Voyage's.
+
+POST {base_url}/embeddings with `model` and `input`, a list of texts; the answer has `data`, a list of `embedding` and
+`index`. OpenAI's `dimensions` is Voyage's `output_dimension`; Voyage also takes `input_type` ("query" or "document":
+the server adds its own prompt) and `truncation`.
+"""
+
+from __future__ import annotations
+
+import base64
+import math
+import os
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from quarry_harness.errors import EnvironmentProblem, UsageError
+from quarry_harness.models.client import Client, Clock, Patience, RequestTooLargeError
+from quarry_harness.models.embedders import OutOfMemory, unit_length
+from quarry_harness.models.registry import Model
+from quarry_harness.models.tokens import EXACT, counter_for
+
+
+class ApiEmbedder:
+    """A model behind HTTP. Raises EnvironmentProblem without its key, UsageError where its dimension is not told."""
+
+    def __init__(self, model: Model, *, patience: Patience | None = None, clock: Clock | None = None) -> None:
+        if not model.base_url:
+            raise UsageError(f"{model.name}: no server is named.", "Give its address: --base-url URL")
+        if not model.dimension:
+            raise UsageError(f"{model.name}: the dimension of its vectors is not told.", "Give it: --dimension N")
+        self._model = model
+        self._client = Client(
+            model.base_url,
+            model.name,
+            model.limits,
+            key=_key(model),
+            key_env=model.key_env,
+            timeout_s=model.timeout_s,
+            patience=patience,
+            clock=clock,
+        )
+        self._counter = counter_for(model.tokenizer)
+        self._prompts = {role: model.prompt(role, {}) for role in ("query", "document")}
+        self.dimension = model.output_dimension or model.dimension
+        # What the server is to send: it cuts the vectors, or they are cut here.
+        self._sent_dimension = self.dimension if model.server_truncates_vectors else model.dimension
+        self.max_tokens = model.max_tokens
+        self.limits = model.limits
+        self.similarity = model.similarity
+        self.token_count = self._counter.how
+
+    def describe(self) -> dict[str, object]:
+        """Returns everything that could change a vector, as far as a server's user can know it."""
+        return {
+            "name": self._model.name,
+            "kind": self._model.kind,
+            "model": self._model.model,
+            "base_url": self._client.base_url,
+            "dimension": self.dimension,
+            "max_tokens": self.max_tokens,
+            "query_prompt": self._prompts["query"],
+            "document_prompt": self._prompts["document"],
+            "input_type": self._model.kind == "voyage",
+            "pooling": self._model.pooling,
+            "similarity": self.similarity,
+            "dtype": "float32",
+        }
+
+    def prepare(self, texts: Sequence[str], role: str) -> list[str]:
+        """Returns the texts with the role's prompt before them; Voyage's own is added by the server."""
+        return [self._prompts[role] + text for text in texts]
+
+    def count_tokens(self, prepared: Sequence[str]) -> NDArray[np.int64]:
+        """Returns the tokens of each text; a prompt that the server adds is not among them."""
+        return self._counter.count(prepared)
+
+    def embed(self, prepared: Sequence[str], role: str) -> NDArray[np.float32]:
+        """Returns vectors of shape (texts, dimension): of length 1 for cosine, as the server gives them for dot."""
+        texts = list(prepared)
+        counts = self.count_tokens(texts)
+        if self._model.truncate == "client" and self.max_tokens:
+            texts = [
+                self._counter.cut(text, self.max_tokens) if count > self.max_tokens else text
+                for text, count in zip(texts, counts, strict=True)
+            ]
+            if self.token_count == EXACT:
+                counts = np.minimum(counts, self.max_tokens)
+        parts = [self._request(texts[at], int(counts[at].sum()), role) for at in self._requests(counts)]
+        vectors = np.concatenate(parts)[:, : self.dimension]
+        return unit_length(vectors) if self.similarity == "cosine" else vectors
+
+    def _requests(self, counts: NDArray[np.int64]) -> Iterator[slice]:
+        """The texts of each request, within the provider's limits; a text over the limit goes alone."""
+        most = self.limits.texts or len(counts)
+        start, tokens = 0, 0
+        for position, count in enumerate(map(int, counts)):
+            full = position - start >= most or (self.limits.tokens and tokens + count > self.limits.tokens)
+            if position > start and full:
+                yield slice(start, position)
+                start, tokens = position, 0
+            tokens += count
+        yield slice(start, len(counts))
+
+    def _request(self, texts: Sequence[str], tokens: int, role: str) -> NDArray[np.float32]:
+        document: dict[str, Any] = {"model": self._model.model, "input": list(texts)}
+        if self._model.kind == "voyage":
+            document |= {"input_type": role, "truncation": self._model.truncate == "server"}
+            document["output_dimension"] = self._sent_dimension
+        elif self._model.server_truncates_vectors:
+            document["dimensions"] = self._sent_dimension
+        try:
+            vectors: NDArray[np.float32] = self._client.post(
+                "embeddings", document, tokens, lambda answer: _vectors(answer, len(texts), self._sent_dimension)
+            )
+        except RequestTooLargeError as error:
+            if len(texts) > 1:
+                raise OutOfMemory(str(error)) from None
+            raise EnvironmentProblem(
+                f"{error} (one text of {tokens} tokens, {self.token_count}; the model takes {self.max_tokens or '?'})",
+                "Without its tokenizer on this machine a text cannot be cut here: docs/models.md says how to get it.",
+            ) from None
+        return vectors
+
+
+def _key(model: Model) -> str:
+    """The key, from the environment; "" for a server that is asked without one."""
+    if not model.key_env:
+        return ""
+    key = os.environ.get(model.key_env, "").strip()
+    if not key:
+        raise EnvironmentProblem(
+            f"{model.name}: {model.key_env} is not set.", f"Put the provider's key into it: export {model.key_env}=..."
+        )
+    if not (key.isascii() and key.isprintable()) or " " in key:
+        raise EnvironmentProblem(f"{model.name}: what is in {model.key_env} is no key: it has other characters.")
+    return key
+
+
+def _vectors(answer: Any, count: int, dimension: int) -> NDArray[np.float32]:
+    """The vectors of an answer in the order of the texts, shape (count, dimension); ValueError where it is not that."""
+    data = answer.get("data") if isinstance(answer, dict) else None
+    if not isinstance(data, list):
+        raise ValueError("it has no list `data`")  # noqa: TRY004 the client's word for an answer that is not usable
+    vectors = np.full((count, dimension), math.nan, dtype=np.float32)
+    seen: set[int] = set()
+    for position, item in enumerate(data):
+        index = item.get("index", position) if isinstance(item, dict) else -1
+        if type(index) is not int or not 0 <= index < count or index in seen:
+            raise ValueError(f"{len(data)} vectors for {count} texts, numbered wrongly at {position}")
+        vector = _vector(item.get("embedding"))
+        if vector.shape != (dimension,):
+            raise ValueError(f"a vector has {vector.size} numbers, {dimension} are expected (see --dimension)")
+        vectors[index] = vector
+        seen.add(index)
+    if len(seen) != count:
+        raise ValueError(f"{len(seen)} vectors for {count} texts")
+    return vectors
+
+
+def _vector(given: Any) -> NDArray[np.float32]:
+    """A vector from a list of numbers, or from base64 of little-endian float32."""
+    try:
+        if isinstance(given, str):
+            return np.frombuffer(base64.b64decode(given, validate=True), dtype="<f4").astype(np.float32)
+        return np.array(given, dtype=np.float32)
+    except (ValueError, TypeError):
+        raise ValueError("a vector is not a list of numbers") from None
