@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from quarry_harness.errors import InvalidInputError
@@ -15,13 +15,13 @@ from quarry_harness.types import LANGUAGES
 HEADLINE = "strict all-gold micro recall@k"
 
 
-def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Returns a plain aligned table: the first column to the left, the others to the right."""
+def table(header: Sequence[str], rows: Sequence[Sequence[str]], words: Collection[int] = (0,)) -> str:
+    """Returns a plain aligned table: columns of words, by their places, to the left, the others to the right."""
     widths = [max(len(row[i]) for row in (header, *rows)) for i in range(len(header))]
 
     def line(row: Sequence[str]) -> str:
-        cells = [row[0].ljust(widths[0]), *(cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True))]
-        return "  ".join(cells).rstrip()
+        cells = enumerate(zip(row, widths, strict=True))
+        return "  ".join(cell.ljust(w) if i in words else cell.rjust(w) for i, (cell, w) in cells).rstrip()
 
     return "\n".join([line(header), "  ".join("-" * width for width in widths), *map(line, rows)])
 
@@ -301,3 +301,54 @@ def state(document: Mapping[str, Any]) -> str:
 def megabytes(count: int) -> str:
     """Returns a byte count for people, in units of 1,000,000 bytes."""
     return f"{count / 1e6:.1f} MB"
+
+
+def model_table(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Returns the registry, a line a model."""
+    header = ("name", "kind", "dimension", "max tokens", "prompts", "licence", "needs", "ready")
+    lines = [
+        (
+            row["name"],
+            row["kind"],
+            str(row["dimension"] or "-"),
+            str(row["max_tokens"] or "-"),
+            _prompts(row),
+            row["licence"] or "?",
+            row["needs"] or "-",
+            ("yes" if row["ready"] else "no") + (f": {row['note']}" if row["note"] else ""),
+        )
+        for row in rows
+    ]
+    ready = sum(row["ready"] for row in rows)
+    return (
+        f"{table(header, lines, words=(0, 1, 4, 5, 6, 7))}\n\n{ready} of {len(rows)} ready."
+        " quarry models NAME shows all that is known of one, and what is not."
+    )
+
+
+def _prompts(row: Mapping[str, Any]) -> str:
+    """Which sides have a prompt; the text itself is for model_details."""
+    if row["kind"] == "voyage":
+        return "server's"
+    sides = [s for s in ("query", "document") if row[f"{s}_prompt"] or row[f"{s}_prompt_name"]]
+    return " + ".join(sides) or "-"
+
+
+def model_details(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Returns all that is known of each model, a line a field, and what could not be checked."""
+    return "\n\n".join(map(_details, rows))
+
+
+def _details(row: Mapping[str, Any]) -> str:
+    words = {True: "yes", False: "no"}
+    lines = []
+    for key, value in row.items():
+        if key in ("sources", "unverified", "limits") or (value in ("", None, 0, ()) and key != "ready"):
+            continue
+        shown = words[value] if isinstance(value, bool) else value
+        shown = repr(value) if key in ("query_prompt", "document_prompt") else shown
+        lines.append(f"{key:24}  {', '.join(map(str, shown)) if isinstance(shown, tuple) else shown}")
+    lines += [f"{'limits':24}  {count} {key}" for key, count in row["limits"].items() if count]
+    lines += [f"{'source':24}  {key}: {source}" for key, source in row["sources"].items()]
+    lines += [f"{'not verified':24}  {fact}" for fact in row["unverified"]]
+    return "\n".join(lines)

@@ -319,3 +319,12 @@ def test_a_base_url_that_is_none_or_holds_a_secret_is_refused_without_showing_it
 def test_a_server_s_model_needs_its_dimension_told() -> None:
     with pytest.raises(UsageError, match="dimension"):
         ApiEmbedder(find("anything", Options(base_url="http://127.0.0.1:9/v1")))
+
+
+def test_planning_needs_no_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("VOYAGE_API_KEY", raising=False)
+    embedder = ApiEmbedder(find("voyage-code-3"))
+    assert embedder.describe()["base_url"] == "https://api.voyageai.com/v1"
+    assert embedder.count_tokens(embedder.prepare(["x" * 9], "query")).tolist() == [3]
+    with pytest.raises(EnvironmentProblem, match="VOYAGE_API_KEY is not set"):
+        embedder.embed(["x"], "query")

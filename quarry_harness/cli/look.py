@@ -1,4 +1,4 @@
-"""The commands that look and change nothing: verify, status, chunks."""
+"""The commands that look and change nothing: verify, status, chunks, models."""
 
 from __future__ import annotations
 
@@ -82,3 +82,20 @@ def chunks(paths: tuple[Path, ...], profile: str, as_json: bool) -> int:
     if as_json:
         print_result(rows, as_json, str)
     return code
+
+
+@click.command()
+@click.argument("names", nargs=-1, metavar="[NAME]...")
+@json_option
+def models(names: tuple[str, ...], as_json: bool) -> int:
+    """Show the models that --model knows, or all that is known of some.
+
+    A NAME may also be your own model: a TOML file, a folder, OWNER/NAME of the hub, a file of vectors. Nothing is
+    loaded or downloaded to tell whether a model is ready.
+    """
+    from quarry_harness import report
+    from quarry_harness.stages.models import models as models_stage
+
+    rows = models_stage(names)
+    print_result(rows, as_json, lambda: report.model_details(rows) if names else report.model_table(rows))
+    return OK

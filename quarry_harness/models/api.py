@@ -11,20 +11,24 @@ import base64
 import math
 import os
 from collections.abc import Iterator, Sequence
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from quarry_harness.errors import EnvironmentProblem, UsageError
-from quarry_harness.models.client import Client, Clock, Patience, RequestTooLargeError
+from quarry_harness.models.client import Client, Clock, Patience, RequestTooLargeError, checked_url
 from quarry_harness.models.embedders import OutOfMemory, unit_length
 from quarry_harness.models.registry import Model
 from quarry_harness.models.tokens import EXACT, counter_for
 
 
 class ApiEmbedder:
-    """A model behind HTTP. Raises EnvironmentProblem without its key, UsageError where its dimension is not told."""
+    """A model behind HTTP. Raises UsageError where its server or its dimension is not told.
+
+    The key is looked for with the first request: what only plans, or finds all vectors stored, needs none.
+    """
 
     def __init__(self, model: Model, *, patience: Patience | None = None, clock: Clock | None = None) -> None:
         if not model.base_url:
@@ -32,16 +36,8 @@ class ApiEmbedder:
         if not model.dimension:
             raise UsageError(f"{model.name}: the dimension of its vectors is not told.", "Give it: --dimension N")
         self._model = model
-        self._client = Client(
-            model.base_url,
-            model.name,
-            model.limits,
-            key=_key(model),
-            key_env=model.key_env,
-            timeout_s=model.timeout_s,
-            patience=patience,
-            clock=clock,
-        )
+        self._base_url = checked_url(model.base_url)
+        self._patience, self._clock = patience, clock
         self._counter = counter_for(model.tokenizer)
         self._prompts = {role: model.prompt(role, {}) for role in ("query", "document")}
         self.dimension = model.output_dimension or model.dimension
@@ -58,7 +54,7 @@ class ApiEmbedder:
             "name": self._model.name,
             "kind": self._model.kind,
             "model": self._model.model,
-            "base_url": self._client.base_url,
+            "base_url": self._base_url,
             "dimension": self.dimension,
             "max_tokens": self.max_tokens,
             "query_prompt": self._prompts["query"],
@@ -91,6 +87,19 @@ class ApiEmbedder:
         parts = [self._request(texts[at], int(counts[at].sum()), role) for at in self._requests(counts)]
         vectors = np.concatenate(parts)[:, : self.dimension]
         return unit_length(vectors) if self.similarity == "cosine" else vectors
+
+    @cached_property
+    def _client(self) -> Client:
+        return Client(
+            self._base_url,
+            self._model.name,
+            self._model.limits,
+            key=_key(self._model),
+            key_env=self._model.key_env,
+            timeout_s=self._model.timeout_s,
+            patience=self._patience,
+            clock=self._clock,
+        )
 
     def _requests(self, counts: NDArray[np.int64]) -> Iterator[slice]:
         """The texts of each request, within the provider's limits; a text over the limit goes alone."""

@@ -90,7 +90,10 @@ class _NoRedirect(urllib.request.HTTPRedirectHandler):
 
 
 class Client:
-    """Posts JSON to one server. `who` names the model in messages, `key_env` the variable that the key came from."""
+    """Posts JSON to one server at a checked_url.
+
+    `who` names the model in messages, `key_env` the variable that the key came from.
+    """
 
     def __init__(
         self,
@@ -104,7 +107,7 @@ class Client:
         patience: Patience | None = None,
         clock: Clock | None = None,
     ) -> None:
-        self.base_url = checked_url(base_url)
+        self.base_url = base_url
         self._who = who
         self._limits = limits
         self._key = key

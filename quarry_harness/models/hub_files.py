@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
@@ -115,7 +116,10 @@ class HubModel:
 
     def _snapshot(self, patterns: list[str] | None) -> Path:
         from huggingface_hub import snapshot_download
+        from huggingface_hub.utils.tqdm import disable_progress_bars
 
+        if not sys.stderr.isatty():
+            disable_progress_bars()  # a log file is no place for a bar
         revision = self._model.revision or None
         return Path(
             self.loaded(lambda: snapshot_download(self._model.model, revision=revision, allow_patterns=patterns))
@@ -126,7 +130,7 @@ class HubModel:
         from huggingface_hub import errors
 
         what = f"{self._model.name} ({self._model.model})"
-        words = " ".join(str(error).split())[:300] or type(error).__name__
+        words = " ".join(str(error).split()) or type(error).__name__
         if "trust_remote_code" in words:
             return EnvironmentProblem(
                 f"{what}: the model brings code of its own, which would run on this machine.",
@@ -145,7 +149,7 @@ class HubModel:
             offline = isinstance(error.__cause__, errors.OfflineModeIsEnabled)
             fact = "it is not on this machine and HF_HUB_OFFLINE is set" if offline else "the hub cannot be reached"
             return EnvironmentProblem(f"{what}: {fact}.", "Go online once to fetch it, or give a folder.")
-        return EnvironmentProblem(f"{what}: it cannot be loaded: {words}", "See the library's own words above.")
+        return EnvironmentProblem(f"{what}: it cannot be loaded: {words[:300]}")
 
 
 def _number(value: object) -> int:

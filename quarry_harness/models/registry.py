@@ -193,19 +193,26 @@ def _own(name: str, options: Options) -> Model:
 
 
 def _kind_of_folder(folder: Path) -> str:
-    try:
-        config = json.loads((folder / "config.json").read_text("utf-8"))
-    except (OSError, ValueError):
-        config = {}
-    static = isinstance(config, dict) and config.get("model_type") == "model2vec"
-    if static and not (folder / "modules.json").exists():
-        return "static"
-    if not (folder / "modules.json").exists() and not config:
+    """What a folder that some library's save_pretrained wrote holds; UsageError where there is no model in it."""
+    config, modules = _json_of(folder / "config.json"), _json_of(folder / "modules.json")
+    if config is None and modules is None:
         raise UsageError(
             f"{folder}: there is no model in this folder (neither modules.json nor config.json).",
             "Give the folder that save_pretrained wrote.",
         )
-    return "sentence-transformers"
+    if isinstance(config, dict) and config.get("model_type") == "model2vec":
+        return "static"
+    # Models that model2vec did not distil itself carry its layout alone: the one module lies in the folder itself.
+    first = modules[0] if isinstance(modules, list) and modules else {}
+    of_model2vec = isinstance(first, dict) and str(first.get("type")).endswith(".StaticEmbedding")
+    return "static" if of_model2vec and first.get("path") in ("", ".") else "sentence-transformers"
+
+
+def _json_of(file: Path) -> Any:
+    try:
+        return json.loads(file.read_text("utf-8"))
+    except (OSError, ValueError):
+        return None
 
 
 def _from_file(path: Path) -> Model:

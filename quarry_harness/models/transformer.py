@@ -16,6 +16,7 @@ from quarry_harness.models.hub_files import HubModel
 from quarry_harness.models.registry import Model
 from quarry_harness.models.tokens import EXACT, Estimate
 
+_NO_LIMIT = 10**9  # tokenizers write a number like 10**30 where they know none
 _NO_ROOM = ("out of memory", "can't allocate memory", "not enough memory")
 
 
@@ -40,7 +41,7 @@ class TransformerEmbedder:
         if model.output_dimension > given:
             raise EnvironmentProblem(f"{model.name} gives {given} dimensions, not {model.output_dimension}.")
         self.dimension: int = model.output_dimension or given
-        self.max_tokens: int = model.max_tokens or self._source.max_tokens() or self._load().max_seq_length
+        self.max_tokens = model.max_tokens or self._source.max_tokens() or self._own_limit()
 
     def describe(self) -> dict[str, object]:
         """Returns everything that could change a vector, the machine's own rounding aside."""
@@ -100,25 +101,32 @@ class TransformerEmbedder:
         vectors = vectors.reshape(len(prepared), -1)[:, : self.dimension]
         return unit_length(vectors) if self.similarity == "cosine" else vectors
 
+    def _own_limit(self) -> int:
+        """The loaded model's longest text; 0 where it has no limit."""
+        longest = self._load().max_seq_length
+        return longest if isinstance(longest, int) and longest < _NO_LIMIT else 0
+
     def _load(self) -> Any:
         if self._weights is None:
-            import torch
-            from sentence_transformers import SentenceTransformer
-            from transformers.utils import logging
-
-            if not sys.stderr.isatty():
-                logging.disable_progress_bar()  # a log file is no place for a bar
-            self._weights = self._source.loaded(
-                lambda: SentenceTransformer(
-                    self._source.place,
-                    trust_remote_code=self._model.trust_remote_code,
-                    model_kwargs={"dtype": getattr(torch, self._model.dtype)},
-                    **self._source.load_arguments(),
-                )
-            )
-            if longest := self._model.max_tokens or self._source.max_tokens():
-                self._weights.max_seq_length = longest
+            self._weights = self._source.loaded(self._load_weights)
         return self._weights
+
+    def _load_weights(self) -> Any:
+        import torch
+        from sentence_transformers import SentenceTransformer
+        from transformers.utils import logging
+
+        if not sys.stderr.isatty():
+            logging.disable_progress_bar()  # a log file is no place for a bar
+        weights = SentenceTransformer(
+            self._source.place,
+            trust_remote_code=self._model.trust_remote_code,
+            model_kwargs={"dtype": getattr(torch, self._model.dtype)},
+            **self._source.load_arguments(),
+        )
+        if longest := self._model.max_tokens or self._source.max_tokens():
+            weights.max_seq_length = longest
+        return weights
 
     def _load_tokenizer(self) -> Any:
         if self._tokenizer is None:
