@@ -12,6 +12,7 @@ machine and under every memory budget.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -89,26 +90,34 @@ def best(scores: NDArray[np.float32], k: int) -> Ranking:
 
 
 def search(
-    queries: NDArray[np.float32], documents: Rows, corpora: Sequence[Corpus], k: int, budget_bytes: int = SEARCH_BYTES
+    queries: NDArray[np.float32],
+    documents: Rows,
+    corpora: Sequence[Corpus],
+    k: int,
+    *,
+    longest: float = 1.0,
+    budget_bytes: int = SEARCH_BYTES,
 ) -> Iterator[list[Ranking]]:
     """Yields for each corpus, in order, the best k documents of each of its queries by the dot product.
 
-    queries: (queries, dimension) and documents: (documents, dimension), both of length 1 up to the rounding of
-    float16, so that the dot product is the cosine. A score is the exact sum of the products, each rounded to a
-    multiple of 2**-52, rounded to float32. budget_bytes bounds what is held at a time beside queries, corpora and
-    rankings; one row of scores and one row of vectors are held however small it is. Raises ValueError for queries
-    that are not of length 1.
+    queries: (queries, dimension) and documents: (documents, dimension). longest: the length of the longest document's
+    vector, up to the rounding of float16; with 1 and vectors of length 1 the dot product is the cosine. A score is the
+    sum of the products, each rounded to about 2**-51 of the largest score there can be, rounded once, to float32.
+    budget_bytes bounds what is held at a time beside queries, corpora and rankings; one row of scores and one row of
+    vectors are held however small it is. Raises ValueError where a number is NaN or infinite.
     """
-    lengths = np.sqrt(np.einsum("ij,ij->i", queries, queries, dtype=np.float64))
-    if not np.all(np.abs(lengths - 1) < _LONGEST - 1):
-        raise ValueError("a query's vector is not of length 1")
-    ranked = _rank_pairs(queries, documents, corpora, k, budget_bytes)
+    ranked = _rank_pairs(queries, documents, corpora, k, longest, budget_bytes)
     for corpus in corpora:
         yield list(islice(ranked, len(corpus.queries)))
 
 
 def _rank_pairs(
-    queries: NDArray[np.float32], documents: Rows, corpora: Sequence[Corpus], k: int, budget_bytes: int
+    queries: NDArray[np.float32],
+    documents: Rows,
+    corpora: Sequence[Corpus],
+    k: int,
+    longest: float,
+    budget_bytes: int,
 ) -> Iterator[Ranking]:
     """Yields the ranking of every (corpus, query) in order, as many at a time as half the budget holds scores for."""
     pairs = [(corpus.documents, query) for corpus in corpora for query in corpus.queries]
@@ -118,7 +127,7 @@ def _rank_pairs(
         wanted, rows = np.unique([query for _, query in group], return_inverse=True)
         scores = _product(queries[wanted], documents, budget_bytes // 2)
         for (members, query), row in zip(group, rows, strict=True):
-            yield _decide(queries[query], documents, members, scores[row][members], k)
+            yield _decide(queries[query], documents, members, scores[row][members], k, longest)
 
 
 def _product(queries: NDArray[np.float32], documents: Rows, budget_bytes: int) -> NDArray[np.float32]:
@@ -138,45 +147,46 @@ def _decide(
     members: NDArray[np.int64],
     estimates: NDArray[np.float32],
     k: int,
+    longest: float,
 ) -> Ranking:
-    """Returns the best k of a corpus by exact scores, given estimates within _error of them."""
-    if np.isnan(estimates).any():
-        raise ValueError("a score is NaN")
+    """Returns the best k of a corpus by exact scores, given estimates of them by float32 sums in any order."""
     k = min(k, len(estimates))
     if k == 0:
         return Ranking(np.empty(0, dtype=np.intp), np.empty(0, dtype=np.float32))
+    wide = query.astype(np.float64)
+    # No score is larger. Summed exactly, since the scores' last bits depend on its power of two.
+    reach = _LONGEST * longest * math.sqrt(math.fsum((wide * wide).tolist()))
+    if not (math.isfinite(reach) and np.isfinite(estimates).all()):
+        raise ValueError("a score is NaN or infinite")
     kth = np.partition(estimates, len(estimates) - k)[len(estimates) - k]
-    # k documents score at least kth less one error, and one that is left out scores at most what is asked here plus
-    # one error. The last term keeps the two apart by more than rounding to float32 could bring together.
-    margin = 2 * _error(len(query)) + 2.0**-22
-    candidates = np.flatnonzero(estimates >= np.float64(kth) - margin)
-    scores = _exact_scores(query, documents, members[candidates])
+    # An estimate is wrong by at most n u / (1 - n u) times the lengths, whatever the order of its sum (Higham, Accuracy
+    # and Stability of Numerical Algorithms, 2002, section 3.1). So k documents score at least kth less one error, and
+    # one that is left out scores at most what is asked here plus one error. The last term keeps the two apart by more
+    # than rounding to float32 could bring together.
+    error = len(query) * _HALF_ULP / (1 - len(query) * _HALF_ULP)
+    candidates = np.flatnonzero(estimates >= np.float64(kth) - reach * (2 * error + 2.0**-22))
+    scores = _exact_scores(wide, documents, members[candidates], reach)
     order = np.argsort(-scores, kind="stable")[:k]
     return Ranking(candidates[order], scores[order])
 
 
-def _error(dimension: int) -> float:
-    """Returns how far a float32 dot product of unit vectors can be from the exact one, whatever the order of its sum.
-
-    n u / (1 - n u) times the lengths (Higham, Accuracy and Stability of Numerical Algorithms, 2002, section 3.1).
-    """
-    bound = dimension * _HALF_ULP
-    return _LONGEST**2 * bound / (1 - bound)
-
-
-def _exact_scores(query: NDArray[np.float32], documents: Rows, members: NDArray[np.int64]) -> NDArray[np.float32]:
+def _exact_scores(
+    query: NDArray[np.float64], documents: Rows, members: NDArray[np.int64], reach: float
+) -> NDArray[np.float32]:
     """Returns the dot products with the given documents, the same bits whatever the order of summation.
 
-    A product of two float32 numbers is exact in float64. Adding 3 and taking it away rounds it to a multiple of at
-    least 2**-52, and no partial sum of such is larger than the product of the lengths, which is below 2: so every
-    partial sum is a float64 number, no addition rounds, and any order gives the same.
+    A product of two float32 numbers is exact in float64, and so is scaling it by a power of two to below 1. Adding 3
+    and taking it away then rounds it to a multiple of 2**-51. No partial sum of such products is larger than the
+    product of the lengths, which is below 1, so every partial sum is a float64 number: no addition rounds, and any
+    order gives the same.
     """
     scores = np.empty(len(members), dtype=np.float32)
-    wide = query.astype(np.float64)
+    scale = 2.0 ** math.frexp(reach)[1]
+    query = query / scale
     for start in range(0, len(members), _EXACT_ROWS):
         products = documents[members[start : start + _EXACT_ROWS]].astype(np.float64)
-        products *= wide
+        products *= query
         products += 3.0
         products -= 3.0
-        scores[start : start + _EXACT_ROWS] = products.sum(axis=1)
+        scores[start : start + _EXACT_ROWS] = products.sum(axis=1) * scale
     return scores

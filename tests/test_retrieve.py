@@ -82,7 +82,7 @@ def test_neither_budget_nor_neighbours_change_a_bit_of_a_ranking(dimension: int,
     whole = Corpus(np.arange(700), (0, 1, 2, 3, 4))
     reference = plain(list(search(queries, documents, [whole], 50)))
     for budget in (1, 50_000, 300_000, 10**9):
-        assert plain(list(search(queries, documents, [whole], 50, budget))) == reference
+        assert plain(list(search(queries, documents, [whole], 50, budget_bytes=budget))) == reference
     # The same documents laid elsewhere and searched beside other corpora.
     laid = documents[shuffled]
     place = np.argsort(shuffled)
@@ -96,7 +96,7 @@ def test_identical_vectors_have_identical_scores_wherever_they_lie() -> None:
     documents = units(5000, 1000)
     copies = [0, 1, 63, 64, 1023, 2048, 4097, 4998, 4999]
     documents[copies] = documents[17]
-    (((ranking),),) = search(units(1, 1000, 17), documents, [Corpus(np.arange(5000), (0,))], 5000, 999_983)
+    (((ranking),),) = search(units(1, 1000, 17), documents, [Corpus(np.arange(5000), (0,))], 5000, budget_bytes=999_983)
     score = dict(zip(ranking.positions.tolist(), ranking.scores.tolist(), strict=True))
     assert len({score[place] for place in [*copies, 17]}) == 1
     order = [place for place in ranking.positions.tolist() if place in {*copies, 17}]
@@ -114,20 +114,35 @@ def test_scores_are_the_correctly_rounded_cosines() -> None:
         assert ranking.scores.tolist() == sorted(ranking.scores.tolist(), reverse=True)
 
 
+@pytest.mark.parametrize("scale", [2.0**-40, 0.37, 300.0, 2.0**30])
+def test_vectors_of_other_lengths_are_ranked_by_their_dot_products(scale: float) -> None:
+    generator = np.random.default_rng(5)
+    documents = (units(500, 96) * generator.uniform(0.1, 1, (500, 1)) * scale).astype(np.float32)
+    query = units(1, 96, 3) * np.float32(1 / scale)
+    longest = float(np.linalg.norm(documents.astype(np.float64), axis=1).max())
+    ((ranking,),) = search(query, documents, [Corpus(np.arange(500), (0,))], 500, longest=longest)
+    exact = [math.fsum(map(float.__mul__, query[0].tolist(), row)) for row in documents.tolist()]
+    assert ranking.positions.tolist() == sorted(range(500), key=lambda i: -exact[i])
+    assert ranking.scores == pytest.approx([exact[i] for i in ranking.positions], abs=2**-25)
+
+
 def test_vectors_that_are_all_the_same_are_ranked_in_corpus_order() -> None:
     documents = np.repeat(units(1, 64), 3000, axis=0)
-    ((ranking,),) = search(units(1, 64, 2), documents, [Corpus(np.arange(3000)[::-1].copy(), (0,))], 100, 10_000)
+    ((ranking,),) = search(
+        units(1, 64, 2), documents, [Corpus(np.arange(3000)[::-1].copy(), (0,))], 100, budget_bytes=10_000
+    )
     assert ranking.positions.tolist() == list(range(100))
 
 
 def test_a_search_refuses_what_has_no_honest_place() -> None:
     corpus = [Corpus(np.arange(2), (0,))]
-    with pytest.raises(ValueError, match="length 1"):
-        list(search(np.ones((1, 4), dtype=np.float32), units(2, 4), corpus, 1))
-    broken = units(2, 4)
-    broken[1, 2] = np.nan
-    with pytest.raises(ValueError, match="NaN"):
-        list(search(units(1, 4), broken, corpus, 1))
+    for bad in (np.nan, np.inf):
+        broken = units(2, 4)
+        broken[1, 2] = bad
+        with pytest.raises(ValueError, match="NaN"):
+            list(search(units(1, 4), broken, corpus, 1))
+        with pytest.raises(ValueError, match="NaN"):
+            list(search(broken[1:], units(2, 4), corpus, 1))
 
 
 def test_a_search_holds_no_more_than_its_budget() -> None:
@@ -136,7 +151,7 @@ def test_a_search_holds_no_more_than_its_budget() -> None:
     budget = 4_000_000  # all scores would be 32 MB
     tracemalloc.start()
     try:
-        for rankings in search(queries, documents, corpora, 10, budget):
+        for rankings in search(queries, documents, corpora, 10, budget_bytes=budget):
             assert len(rankings) == 100
         held = tracemalloc.get_traced_memory()[1]
     finally:
