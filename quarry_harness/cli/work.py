@@ -10,6 +10,7 @@ import click
 from quarry_harness.cli.options import (
     OK,
     WRONG_DATA,
+    choice,
     image_option,
     jobs_option,
     model_options,
@@ -31,8 +32,8 @@ from quarry_harness.cli.options import (
 @workspace_option
 @output_options
 def run(
-    workspace: Path, as_json: bool, quiet: bool, ref: str | None, image: str, model: str, profile: str,
-    depth: int, jobs: int, **options: Any,
+    workspace: Path, as_json: bool, quiet: bool, ref: str | None, image: str, profile: str, depth: int, jobs: int,
+    **options: Any,
 ) -> int:  # fmt: skip
     """Do all stages: fetch, chunk, canonicalize, eval.
 
@@ -49,7 +50,7 @@ def run(
         "eval": report.evaluated,
     }
     with Console(quiet=quiet) as console:
-        came_from = source(options)
+        came_from, model = source(options), choice(options)
         documents = run_all(
             workspace, ref, _selection(options), image, came_from, jobs, model, profile, depth, console.progress,
             lambda stage, document: console.say(texts[stage](document)),
@@ -142,22 +143,30 @@ def canonicalize(workspace: Path, as_json: bool, quiet: bool, image: str, profil
 
 @click.command("eval")
 @model_options
+@click.option("--dry-run", is_flag=True, help="Count what would be embedded, and its cost where a price is known.")
 @image_option
 @profile_option
 @workspace_option
 @output_options
-def evaluate(workspace: Path, as_json: bool, quiet: bool, image: str, model: str, profile: str, depth: int) -> int:
+def evaluate(
+    workspace: Path, as_json: bool, quiet: bool, image: str, profile: str, depth: int, dry_run: bool, **options: Any
+) -> int:
     """Rank every query's corpus with a model and measure recall.
 
     The run is kept in the workspace under runs/: the ranking as a TREC run, one row a query as Parquet, and
-    result.json with everything needed to repeat it.
+    result.json with everything needed to repeat it. Vectors are kept under embeddings/: no text is embedded twice.
     """
     from quarry_harness import report
     from quarry_harness.console import Console
+    from quarry_harness.stages.evaluate import dry_run as dry_run_stage
     from quarry_harness.stages.evaluate import evaluate as evaluate_stage
 
     with Console(quiet=quiet) as console:
-        document = evaluate_stage(workspace, model, image, profile, depth, console.progress)
+        if dry_run:
+            plan = dry_run_stage(workspace, choice(options), image, profile, console.progress)
+            print_result(plan, as_json, lambda: report.to_embed(plan))
+            return OK
+        document = evaluate_stage(workspace, choice(options), image, profile, depth, console.progress)
         console.say(report.evaluated(document))
     print_result(document, as_json, lambda: report.evaluation(document))
     return WRONG_DATA if document["unresolved_units"] else OK

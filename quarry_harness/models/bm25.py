@@ -17,6 +17,7 @@ import bm25s
 import numpy as np
 from numpy.typing import NDArray
 
+from quarry_harness.models import Plan
 from quarry_harness.retrieve import NOT_RETRIEVED, Corpus, Ranking, best
 
 K1 = 1.5
@@ -86,6 +87,17 @@ class BM25:
             members = [cut[document] for document in corpus.documents.tolist()]
             asked = [[number[token] for token in tokens(queries[q]) if token in number] for q in corpus.queries]
             yield [best(scores, k) for scores in _scores(members, number, asked)]
+
+    def plan(self, queries: Sequence[str], documents: Sequence[str], seen: dict[str, set[bytes]]) -> dict[str, Plan]:
+        """Returns nothing: words need no embedding."""
+        return {}
+
+    def count_cut(self, queries: Sequence[str], documents: Sequence[str]) -> dict[str, dict[str, int]]:
+        """Returns nothing: every text is read to its end."""
+        return {}
+
+    def close(self) -> None:
+        """Does nothing: nothing is held."""
 
 
 def _scores(

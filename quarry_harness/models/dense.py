@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
+from quarry_harness.models import Plan
 from quarry_harness.models.embedders import Embedder
-from quarry_harness.models.embedding import Allowance, Plan, count_cut, embed_missing, keys, plan
+from quarry_harness.models.embedding import Allowance, count_cut, embed_missing, keys, plan
 from quarry_harness.retrieve import SEARCH_BYTES, Corpus, Ranking, search
 from quarry_harness.types import Progress
 from quarry_harness.vectors import VectorStore
@@ -33,18 +35,25 @@ class Dense:
     ) -> None:
         """root: the folder that holds one store a model; dtype: what vectors are kept as, one of vectors.DTYPES.
 
-        Raises what VectorStore raises.
+        The store is opened when it is first needed; what then asks raises what VectorStore raises.
         """
         self._embedder = embedder
+        self._name = str(embedder.describe()["name"])
         self._dtype = dtype
         self._progress = progress
         self._allowance = allowance
         self._budget_bytes = budget_bytes
-        self._store = VectorStore(root, embedder.describe(), embedder.dimension, dtype)
+        self._root = root
+
+    @cached_property
+    def _store(self) -> VectorStore:
+        # Opened when it is first needed: a run that is done already needs no vectors.
+        return VectorStore(self._root, self._embedder.describe(), self._embedder.dimension, self._dtype)
 
     def close(self) -> None:
         """Lets other processes have the store."""
-        self._store.close()
+        if "_store" in self.__dict__:
+            self._store.close()
 
     def describe(self) -> dict[str, object]:
         """Returns everything that could change a score: the embedder's description and how vectors are kept."""
@@ -64,17 +73,19 @@ class Dense:
         longest = 1.0 if self._embedder.similarity == "cosine" else self._longest(rows)
         yield from search(vectors, self._store.select(rows), there, k, longest=longest, budget_bytes=self._budget_bytes)
 
-    def plan(self, queries: Sequence[str], documents: Sequence[str]) -> Plan:
-        """Returns what of these texts has no vector yet, queries and documents together."""
-        plans = [
-            plan(self._embedder, texts, role, self._store)
+    def plan(self, queries: Sequence[str], documents: Sequence[str], seen: dict[str, set[bytes]]) -> dict[str, Plan]:
+        """Returns, under the model's name, what of these texts has no vector yet, queries and documents together."""
+        known = seen.setdefault(self._name, set())
+        one, other = (
+            plan(self._embedder, texts, role, self._store, known)
             for texts, role in ((queries, "query"), (documents, "document"))
-        ]
-        texts, tokens, longest, cut = zip(*((p.texts, p.tokens, p.longest_tokens, p.cut) for p in plans), strict=True)
-        return Plan(sum(texts), sum(tokens), max(longest), sum(cut))
+        )
+        longest = max(one.longest_tokens, other.longest_tokens)
+        both = (one.texts + other.texts, one.tokens + other.tokens, longest, one.cut + other.cut)
+        return {self._name: Plan(*both, one.token_count)}
 
-    def count_cut(self, queries: Sequence[str], documents: Sequence[str]) -> dict[str, int]:
-        """Returns how many distinct texts there are among those ranked, and how many the model did not see whole.
+    def count_cut(self, queries: Sequence[str], documents: Sequence[str]) -> dict[str, dict[str, int]]:
+        """Returns, under the model's name, how many texts were ranked and how many it did not see whole.
 
         Keys: queries, queries_cut, documents, documents_cut.
         """
@@ -82,7 +93,7 @@ class Dense:
         for name, texts, role in (("queries", queries, "query"), ("documents", documents, "document")):
             rows = np.unique(self._store.find(keys(self._embedder, texts, role)))
             counts |= {name: len(rows), f"{name}_cut": count_cut(self._embedder, self._store, rows)}
-        return counts
+        return {self._name: counts}
 
     def _rows(self, texts: Sequence[str], role: str) -> NDArray[np.int64]:
         return embed_missing(self._embedder, texts, role, self._store, self._progress, self._allowance)

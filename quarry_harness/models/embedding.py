@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence, Set
 
 import numpy as np
 from numpy.typing import NDArray
 
 from quarry_harness.errors import EnvironmentProblem, InvalidInputError
+from quarry_harness.models import Plan
 from quarry_harness.models.embedders import Embedder, OutOfMemory
 from quarry_harness.types import Progress
 from quarry_harness.vectors import VectorStore, key_of
@@ -17,18 +17,6 @@ from quarry_harness.vectors import VectorStore, key_of
 _TEXTS_AT_A_TIME = 1024
 # How far from 1 the length of a vector may be that is said to have length 1.
 _LENGTH_TOLERANCE = 1e-3
-
-
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """What is still to embed: how many texts, the tokens that the model will see of them, those of the longest before
-    anything is cut, and how many will be cut.
-    """
-
-    texts: int
-    tokens: int
-    longest_tokens: int
-    cut: int
 
 
 class Allowance:
@@ -49,11 +37,17 @@ class Allowance:
         self._left -= tokens
 
 
-def plan(embedder: Embedder, texts: Sequence[str], role: str, store: VectorStore) -> Plan:
-    """Returns what of these texts the store does not have. Raises what embed_missing raises before its first batch."""
-    _, counts = _missing(embedder, texts, role, store, keys(embedder, texts, role))
+def plan(embedder: Embedder, texts: Sequence[str], role: str, store: VectorStore, seen: set[bytes]) -> Plan:
+    """Returns what of these texts the store does not have, but for the keys in `seen`, which then has theirs too.
+
+    Raises what embed_missing raises before its first batch.
+    """
+    wanted = keys(embedder, texts, role)
+    positions, counts = _missing(embedder, texts, role, store, wanted, seen)
+    seen.update(wanted[i] for i in positions)
     tokens = _sent(embedder, counts)
-    return Plan(len(counts), int(tokens.sum()), int(counts.max(initial=0)), int(np.count_nonzero(tokens < counts)))
+    cut = int(np.count_nonzero(tokens < counts))
+    return Plan(len(counts), int(tokens.sum()), int(counts.max(initial=0)), cut, embedder.token_count)
 
 
 def keys(embedder: Embedder, texts: Sequence[str], role: str) -> list[bytes]:
@@ -128,7 +122,12 @@ def embed_missing(
 
 
 def _missing(
-    embedder: Embedder, texts: Sequence[str], role: str, store: VectorStore, wanted: Sequence[bytes]
+    embedder: Embedder,
+    texts: Sequence[str],
+    role: str,
+    store: VectorStore,
+    wanted: Sequence[bytes],
+    seen: Set[bytes] = frozenset(),
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Returns the positions of the distinct texts that the store lacks, and their token counts, longest first."""
     for text in texts:
@@ -136,7 +135,8 @@ def _missing(
             raise InvalidInputError(f"a {role} is empty: {text!r}.", "A model has nothing to say of it; leave it out.")
     first: dict[bytes, int] = {}
     for position in np.flatnonzero(store.find(wanted) < 0).tolist():
-        first.setdefault(wanted[position], position)
+        if wanted[position] not in seen:
+            first.setdefault(wanted[position], position)
     positions = np.array(list(first.values()), dtype=np.int64)
     counts = [np.empty(0, dtype=np.int64)]
     for start in range(0, len(positions), _TEXTS_AT_A_TIME):

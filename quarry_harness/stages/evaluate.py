@@ -7,29 +7,30 @@ import platform
 import time
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import asdict, dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-import pyarrow as pa
 
 from quarry_harness import __version__, documents, measures, models, retrieve, runs
-from quarry_harness.documents import document_text
 from quarry_harness.errors import UsageError
-from quarry_harness.languages import PROFILES
-from quarry_harness.retrieve import Corpus, Ranking
-from quarry_harness.runs import GRADES, document_ids, per_query_table, qrels_line, read_result, trec_line, write_run
+from quarry_harness.retrieve import Ranking
+from quarry_harness.runs import GRADES, per_query_table, qrels_line, read_result, trec_line, write_run
+from quarry_harness.stages.ranking import EvalQuery, Listing, Ranked, count_missing, rank_corpora
 from quarry_harness.stages.workspace import (
     HAVE,
     chunk_rules,
     digest,
+    embeddings_folder,
     release_name,
     require_chunked,
     resolution_state,
     run_is_whole,
     runs_folder,
+    slug,
     source_state,
 )
 from quarry_harness.store import RevisionRow, Store
@@ -37,18 +38,6 @@ from quarry_harness.types import Progress
 
 # Part of every run's identity: raise when the same settings would give other bytes.
 RUN_FORMAT = "1"
-
-
-class EvalQuery(NamedTuple):
-    """A query of the selection as the store gives it."""
-
-    ordinal: int
-    query_id: str
-    repo: str
-    task_id: str
-    language: str
-    text: str
-    revision: str
 
 
 class GoldLabel(NamedTuple):
@@ -75,71 +64,95 @@ class Outcome:
     no_result: str  # "" where there is one, or no gold unit to find
 
 
-@dataclass(frozen=True, slots=True)
-class Listing:
-    """One corpus: the id of each document in corpus order, and where a chunk stands by (path, blob, ordinal)."""
-
-    ids: list[str]
-    position: dict[tuple[str, int, int], int]
-
-    @classmethod
-    def of(cls, corpus: pa.Table) -> Listing:
-        """Returns the listing of a corpus as the store gives it."""
-        columns = corpus.to_pydict()
-        ids = document_ids(zip(*(columns[name] for name in ("path", "name", "start_line", "end_line")), strict=True))
-        keys = zip(columns["path"], columns["blob"], columns["ordinal"], strict=True)
-        return cls(ids, {key: position for position, key in enumerate(keys)})
-
-
 Labels = Mapping[int, Sequence[GoldLabel]]
-DOCUMENT_COLUMNS = ("path", "container", "name", "text")
-NO_CORPUS = Listing([], {})
-NO_RESULT = Ranking(np.empty(0, dtype=np.intp), np.empty(0, dtype=np.float32))
 # Outcomes read from the store together; one is some 20 kB.
 QUERIES_AT_A_TIME = 500
 
 
 def evaluate(
-    workspace: Path, model_name: str, image: str, profile: str, depth: int, progress: Progress
+    workspace: Path, choice: models.Choice, image: str, profile: str, depth: int, progress: Progress
 ) -> dict[str, Any]:
     """Runs one model over the selection; returns the document of result.json, with run_id, folder and done_before.
 
     depth: how many results a query keeps, at least the largest cutoff. Raises UsageError where the gold is not
-    resolved for the present state of the workspace.
+    resolved for the present state of the workspace, and what models.load and the model's ranking raise.
     """
-    model = models.load(model_name)
     started = time.monotonic()
+    name = models.name_of(choice)
     with Store.open(workspace) as store:
-        revisions = require_chunked(store, image)
-        state = resolution_state(store, image, profile, revisions)
-        if store.meta(f"resolved:{image}:{profile}") != state:
-            raise UsageError(
-                f"The gold units of {image} are not resolved for what the workspace now holds.",
-                f"First run: quarry canonicalize --image {image}",
-            )
-        identity = _identity(store, model, image, profile, depth, state)
-        run_id = f"{models.check_name(model_name)}-{image}-{digest(identity)[:12]}"
-        folder = runs_folder(workspace) / run_id
-        if run_is_whole(store, workspace, run_id):
-            return read_result(folder) | {"folder": str(folder), "done_before": True}
+        revisions = require_resolved(store, image, profile)
+        with closing(models.load(choice, embeddings_folder(workspace), progress)) as model:
+            identity = _identity(store, model.describe(), image, profile, depth, revisions)
+            run_id = f"{slug(name)}-{image}-{digest(identity)[:12]}"
+            if run_is_whole(store, workspace, run_id):
+                folder = runs_folder(workspace) / run_id
+                return read_result(folder) | {"folder": str(folder), "done_before": True}
+            queries = [EvalQuery(*row) for row in store.selected_queries(image)]
+            labels = gold_labels(store, image, profile)
+            kept = store.ranked_queries(run_id)
+            for corpus in rank_corpora(store, model, queries, kept, revisions, profile, depth, progress, run_id):
+                _keep(store, run_id, corpus, labels)
+        return _write(store, workspace, run_id, name, image, identity, queries, revisions, started)
+
+
+def dry_run(workspace: Path, choice: models.Choice, image: str, profile: str, progress: Progress) -> dict[str, Any]:
+    """Returns what evaluate would have to embed, as ranking.count_missing gives it. Raises what evaluate raises."""
+    with Store.open(workspace) as store:
+        revisions = require_resolved(store, image, profile)
         queries = [EvalQuery(*row) for row in store.selected_queries(image)]
-        labels = gold_labels(store, image, profile)
-        _rank_all(store, model, queries, labels, profile, depth, revisions, progress, run_id)
-        # The lists of lines are read again from the store as they are written.
-        outcomes = [replace(outcome, run=[], qrels=[]) for outcome in _kept(store, run_id, queries)]
-        result = {"run_id": run_id, "model": models.check_name(model_name)} | _result(store, outcomes, image, revisions)
-        result |= {"settings": identity, "versions": _versions()}
-        timing = {"seconds": round(time.monotonic() - started, 3), "machine": platform.machine()}
-        files = write_run(
-            folder,
-            (line for outcome in _kept(store, run_id, queries) for line in outcome.run),
-            (line for outcome in _kept(store, run_id, queries) for line in outcome.qrels),
-            per_query_table([outcome.row for outcome in outcomes], measures.names()),
-            result,
-            timing,
+        with closing(models.load(choice, embeddings_folder(workspace), progress)) as model:
+            return count_missing(store, model, choice, queries, revisions, profile, progress)
+
+
+def require_resolved(store: Store, image: str, profile: str) -> list[RevisionRow]:
+    """Returns the revisions of the selection, chunked, with the gold resolved for them; UsageError where it is not."""
+    revisions = require_chunked(store, image)
+    if store.meta(f"resolved:{image}:{profile}") != resolution_state(store, image, profile, revisions):
+        raise UsageError(
+            f"The gold units of {image} are not resolved for what the workspace now holds.",
+            f"First run: quarry canonicalize --image {image}",
         )
-        store.record_run(run_id, models.check_name(model_name), image, digest(identity), files)
+    return revisions
+
+
+def _write(
+    store: Store,
+    workspace: Path,
+    run_id: str,
+    name: str,
+    image: str,
+    identity: dict[str, Any],
+    queries: Sequence[EvalQuery],
+    revisions: Sequence[RevisionRow],
+    started: float,
+) -> dict[str, Any]:
+    """Writes the run folder of what is kept, and records it; returns the document of result.json and the folder."""
+    # The lists of lines are read again from the store as they are written.
+    outcomes = [replace(outcome, run=[], qrels=[]) for outcome in _kept(store, run_id, queries)]
+    result = {"run_id": run_id, "model": name} | _result(store, outcomes, image, revisions)
+    if cut := _cut(store, run_id):
+        result["texts"] = cut
+    result |= {"settings": identity, "versions": _versions()}
+    folder = runs_folder(workspace) / run_id
+    files = write_run(
+        folder,
+        (line for outcome in _kept(store, run_id, queries) for line in outcome.run),
+        (line for outcome in _kept(store, run_id, queries) for line in outcome.qrels),
+        per_query_table([outcome.row for outcome in outcomes], measures.names()),
+        result,
+        {"seconds": round(time.monotonic() - started, 3), "machine": platform.machine()},
+    )
+    store.record_run(run_id, name, image, digest(identity), files)
     return result | {"folder": str(folder), "done_before": False}
+
+
+def _cut(store: Store, run_id: str) -> dict[str, dict[str, int]]:
+    """Returns by embedding model how many texts of all repositories it did not see whole."""
+    totals: dict[str, Counter[str]] = defaultdict(Counter)
+    for document in store.repository_notes(run_id):
+        for name, counts in json.loads(document).items():
+            totals[name].update(counts)
+    return {name: dict(counts) for name, counts in sorted(totals.items())}
 
 
 def gold_labels(store: Store, image: str, profile: str) -> Labels:
@@ -151,7 +164,12 @@ def gold_labels(store: Store, image: str, profile: str) -> Labels:
 
 
 def _identity(
-    store: Store, model: models.Retriever, image: str, profile: str, depth: int, state: str
+    store: Store,
+    model: dict[str, object],
+    image: str,
+    profile: str,
+    depth: int,
+    revisions: Sequence[RevisionRow],
 ) -> dict[str, Any]:
     """Everything that could change a byte of the run file."""
     return {
@@ -160,84 +178,22 @@ def _identity(
         "release": [release_name(store.meta("release_ref") or ""), store.meta("release_version")],
         "release_files": store.release_files(),
         "selection": digest(store.selected_tasks()),
-        "resolutions": state,
+        "resolutions": resolution_state(store, image, profile, revisions),
         "chunk_rules": digest(chunk_rules()),
         "image": image,
         "profile": profile,
         "depth": depth,
-        "model": model.describe(),
+        "model": model,
     }
 
 
-def _rank_all(
-    store: Store,
-    model: models.Retriever,
-    queries: Sequence[EvalQuery],
-    labels: Labels,
-    profile: str,
-    depth: int,
-    revisions: Sequence[RevisionRow],
-    progress: Progress,
-    run_id: str,
-) -> None:
-    """Ranks every query of the selection and keeps its outcome; what an interrupted run has kept is not ranked again.
-
-    A repository at a time, in order; what is kept is durable after each corpus.
-    """
-    at = {(r.repo, r.sha): r for r in revisions}
-    kept = store.ranked_queries(run_id)
-    corpora: dict[str, dict[str, list[EvalQuery]]] = defaultdict(lambda: defaultdict(list))
-    for query in queries:
-        if query.ordinal not in kept:
-            corpora[query.repo][query.revision].append(query)
-    total = sum(map(len, corpora.values()))
-    done = 0
-    for repo, groups in sorted(corpora.items()):
-        asked = {at[repo, sha]: group for sha, group in sorted(groups.items()) if (repo, sha) in at}
-        there = {revision: group for revision, group in asked.items() if revision.status in HAVE}
-        ranked = _rank_repository(store, model, repo, there, queries, revisions, profile, depth)
-        for sha, group in sorted(groups.items()):
-            progress(done, total, f"{repo}@{sha[:12]}")
-            revision = at.get((repo, sha))
-            listing, rankings = next(ranked) if revision in there else (NO_CORPUS, [NO_RESULT] * len(group))
-            outcomes = {
-                query.ordinal: _outcome(query, revision, labels[query.ordinal], listing, ranking, run_id)
-                for query, ranking in zip(group, rankings, strict=True)
-            }
-            store.keep_outcomes(run_id, {query: json.dumps(asdict(outcome)) for query, outcome in outcomes.items()})
-            done += 1
-    progress(total, total, "corpora searched")
-
-
-def _rank_repository(
-    store: Store,
-    model: models.Retriever,
-    repo: str,
-    asked: Mapping[RevisionRow, Sequence[EvalQuery]],
-    queries: Sequence[EvalQuery],
-    revisions: Sequence[RevisionRow],
-    profile: str,
-    depth: int,
-) -> Iterator[tuple[Listing, list[Ranking]]]:
-    """Yields each corpus asked for, in order, with the rankings of its queries.
-
-    The model is given every query and document of the repository in the selection, also those that an interrupted run
-    is done with: so what it makes of them does not depend on interruptions. Held at a time: these, the corpora as
-    numbers, one corpus's listing, and what the model holds.
-    """
-    there = [r.id for r in revisions if r.repo == repo and r.status in HAVE]
-    table = store.gather_documents(there, PROFILES[profile])
-    texts = list(map(document_text, *(table.column(name).to_pylist() for name in DOCUMENT_COLUMNS)))
-    del table
-    everything = [query for query in queries if query.repo == repo]
-    number = {query.ordinal: i for i, query in enumerate(everything)}
-    corpora = [
-        Corpus(store.corpus(revision.id).column("document").to_numpy(), tuple(number[query.ordinal] for query in group))
-        for revision, group in asked.items()
-    ]
-    ranked = model.rank([query.text for query in everything], texts, corpora, depth)
-    for revision, rankings in zip(asked, ranked, strict=True):
-        yield Listing.of(store.corpus(revision.id)), rankings
+def _keep(store: Store, run_id: str, corpus: Ranked, labels: Labels) -> None:
+    """Keeps the outcomes of a corpus's queries: durable on return."""
+    outcomes = {
+        query.ordinal: _outcome(query, corpus.revision, labels[query.ordinal], corpus.listing, ranking, run_id)
+        for query, ranking in zip(corpus.queries, corpus.rankings, strict=True)
+    }
+    store.keep_outcomes(run_id, {query: json.dumps(asdict(outcome)) for query, outcome in outcomes.items()})
 
 
 def _outcome(

@@ -24,7 +24,7 @@ def run(
     image: str,
     source: Source,
     jobs: int,
-    model: str,
+    choice: models.Choice,
     profile: str,
     depth: int,
     progress: Progress,
@@ -35,7 +35,7 @@ def run(
     A revision that does not exist is an account to give at the end. One that could not be had now stops the run before
     anything is measured (EnvironmentProblem): a number over half the corpora would look like a result.
     """
-    models.check_name(model)
+    models.models_of(choice)
     documents: dict[str, dict[str, Any]] = {}
 
     def keep(stage: str, document: dict[str, Any]) -> None:
@@ -47,7 +47,7 @@ def run(
     keep("chunk", chunk(workspace, image, jobs, progress))
     keep("canonicalize", canonicalize(workspace, image, profile, progress))
     check_lines(workspace, image, profile)
-    keep("eval", evaluate(workspace, model, image, profile, depth, progress))
+    keep("eval", evaluate(workspace, choice, image, profile, depth, progress))
     return documents
 
 

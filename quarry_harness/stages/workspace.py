@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import inspect
 import json
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from types import ModuleType
@@ -37,6 +38,16 @@ def shown_path(path: str) -> str:
 def runs_folder(workspace: Path) -> Path:
     """Returns the folder that holds one folder a run."""
     return workspace / "runs"
+
+
+def embeddings_folder(workspace: Path) -> Path:
+    """Returns the folder that holds one store of vectors a model."""
+    return workspace / "embeddings"
+
+
+def slug(name: str) -> str:
+    """Returns a model's name fit for a file name and for a column of a TREC file."""
+    return re.sub(r"[^A-Za-z0-9._+-]+", "-", name).strip("-.") or "model"
 
 
 def demo_mirror(workspace: Path) -> Path:

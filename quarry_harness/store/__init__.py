@@ -417,10 +417,20 @@ class Store:
             )
         return [kept[query] for query in queries]
 
+    def note_repository(self, run_id: str, repo: str, document: str) -> None:
+        """Keeps what an unfinished run has to say of a repository: a document of the eval stage."""
+        self.set_meta(f"note:{run_id}:{repo}", document)
+
+    def repository_notes(self, run_id: str) -> list[str]:
+        """Returns what an unfinished run has noted, by repository."""
+        rows = self._db.rows("SELECT value FROM meta WHERE starts_with(key, ?) ORDER BY key", [f"note:{run_id}:"])
+        return [value for (value,) in rows]
+
     def record_run(self, run_id: str, model: str, image: str, identity: str, files: dict[str, tuple[str, int]]) -> None:
         """Keeps a finished run and its files: name -> (sha256, bytes). What it kept while unfinished can go."""
         with self.transaction():
             self._db.connection.execute("DELETE FROM outcome WHERE run_id = ?", [run_id])
+            self._db.connection.execute("DELETE FROM meta WHERE starts_with(key, ?)", [f"note:{run_id}:"])
             self._db.connection.execute("DELETE FROM run_file WHERE run_id = ?", [run_id])
             self._db.connection.execute(
                 "INSERT OR REPLACE INTO run VALUES (?, ?, ?, ?)", [run_id, model, image, identity]
