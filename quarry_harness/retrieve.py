@@ -46,10 +46,10 @@ class Corpus:
 
 @dataclass(frozen=True, slots=True)
 class Ranking:
-    """The best k of one query: corpus positions, best first, and their scores."""
+    """The best k of one query: corpus positions, best first, and their scores: float32, of other systems float64."""
 
     positions: NDArray[np.intp]
-    scores: NDArray[np.float32]
+    scores: NDArray[np.floating[Any]]
 
 
 class Rows(Protocol):

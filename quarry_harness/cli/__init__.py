@@ -15,7 +15,7 @@ import click
 from quarry_harness import __version__
 from quarry_harness.cli.look import chunks, models, status, verify
 from quarry_harness.cli.options import OK
-from quarry_harness.cli.work import canonicalize, checkout, chunk, evaluate, fetch, gc, run
+from quarry_harness.cli.work import canonicalize, checkout, chunk, evaluate, fetch, gc, run, score
 from quarry_harness.errors import QuarryError
 
 BUG = 70
@@ -50,7 +50,7 @@ def cli() -> None:
     """
 
 
-for _command in (run, fetch, chunk, canonicalize, evaluate, models, verify, status, chunks, checkout, gc):
+for _command in (run, fetch, chunk, canonicalize, evaluate, score, models, verify, status, chunks, checkout, gc):
     cli.add_command(_command)
 
 

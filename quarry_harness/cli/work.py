@@ -173,6 +173,38 @@ def evaluate(
 
 
 @click.command()
+@click.option(
+    "--run",
+    "file",
+    required=True,
+    metavar="FILE",
+    type=click.Path(path_type=Path),
+    help="A TREC run: query-id Q0 document-id rank score tag.",
+)
+@click.option("--name", metavar="NAME", help="What the system is called. Without it: the run's tag.")
+@image_option
+@profile_option
+@workspace_option
+@output_options
+def score(workspace: Path, as_json: bool, quiet: bool, file: Path, name: str | None, image: str, profile: str) -> int:
+    """Measure the ranking of another system.
+
+    Query ids are the release's, document ids are path:name:start-end as in a run.trec of ours. An unknown id is an
+    error: nothing is scored. Equal scores are ranked in corpus order, as everywhere; the rank column is not read. The
+    result is kept in the workspace under runs/, like one of eval.
+    """
+    from quarry_harness import report
+    from quarry_harness.console import Console
+    from quarry_harness.stages.score import score as score_stage
+
+    with Console(quiet=quiet) as console:
+        document = score_stage(workspace, file, name, image, profile, console.progress)
+        console.say(report.evaluated(document))
+    print_result(document, as_json, lambda: report.evaluation(document))
+    return WRONG_DATA if document["unresolved_units"] else OK
+
+
+@click.command()
 @click.argument("what", metavar="REPO@REVISION")
 @click.argument("directory", metavar="DIR", type=click.Path(path_type=Path))
 @workspace_option

@@ -82,7 +82,7 @@ def evaluate(
     with Store.open(workspace) as store:
         revisions = require_resolved(store, image, profile)
         with closing(models.load(choice, embeddings_folder(workspace), progress)) as model:
-            identity = _identity(store, model.describe(), image, profile, depth, revisions)
+            identity = identity_of(store, model.describe(), image, profile, depth, revisions)
             run_id = f"{slug(name)}-{image}-{digest(identity)[:12]}"
             if run_is_whole(store, workspace, run_id):
                 folder = runs_folder(workspace) / run_id
@@ -91,8 +91,8 @@ def evaluate(
             labels = gold_labels(store, image, profile)
             kept = store.ranked_queries(run_id)
             for corpus in rank_corpora(store, model, queries, kept, revisions, profile, depth, progress, run_id):
-                _keep(store, run_id, corpus, labels)
-        return _write(store, workspace, run_id, name, image, identity, queries, revisions, started)
+                keep(store, run_id, corpus, labels)
+        return finish(store, workspace, run_id, name, image, identity, queries, revisions, started)
 
 
 def dry_run(workspace: Path, choice: models.Choice, image: str, profile: str, progress: Progress) -> dict[str, Any]:
@@ -115,7 +115,7 @@ def require_resolved(store: Store, image: str, profile: str) -> list[RevisionRow
     return revisions
 
 
-def _write(
+def finish(
     store: Store,
     workspace: Path,
     run_id: str,
@@ -163,7 +163,7 @@ def gold_labels(store: Store, image: str, profile: str) -> Labels:
     return gold
 
 
-def _identity(
+def identity_of(
     store: Store,
     model: dict[str, object],
     image: str,
@@ -171,7 +171,7 @@ def _identity(
     depth: int,
     revisions: Sequence[RevisionRow],
 ) -> dict[str, Any]:
-    """Everything that could change a byte of the run file."""
+    """Returns everything that could change a byte of the run file. model: its description; depth 0: no limit."""
     return {
         "run_format": RUN_FORMAT,
         "code": source_state(documents, measures, retrieve, runs),
@@ -187,7 +187,7 @@ def _identity(
     }
 
 
-def _keep(store: Store, run_id: str, corpus: Ranked, labels: Labels) -> None:
+def keep(store: Store, run_id: str, corpus: Ranked, labels: Labels) -> None:
     """Keeps the outcomes of a corpus's queries: durable on return."""
     outcomes = {
         query.ordinal: _outcome(query, corpus.revision, labels[query.ordinal], corpus.listing, ranking, run_id)

@@ -178,6 +178,10 @@ class Store:
             [image],
         )
 
+    def query_ids(self) -> list[str]:
+        """Returns the id of every query of the release."""
+        return [query_id for (query_id,) in self._db.rows("SELECT query_id FROM query ORDER BY ordinal")]
+
     def gold(self, image: str) -> list[tuple[int, int, str, str, str, GoldUnit]]:
         """Returns (query, ordinal, repo, corpus revision, place, unit) of the selection, in release order."""
         rows = self._db.rows(
@@ -401,6 +405,10 @@ class Store:
         with self.transaction():
             rows = [(run_id, query, document) for query, document in sorted(outcomes.items())]
             self._db.insert("outcome", ["run_id", "query", "document"], rows)
+
+    def forget_outcomes(self, run_id: str) -> None:
+        """Drops what an unfinished run has kept."""
+        self._db.connection.execute("DELETE FROM outcome WHERE run_id = ?", [run_id])
 
     def ranked_queries(self, run_id: str) -> set[int]:
         """Returns the ordinals of the queries for which an unfinished run has kept something."""
