@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 from embedding_server import KEY, NATIVE_DIMENSION, EmbeddingServer, vector_of
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from quarry_harness.errors import EnvironmentProblem, UsageError
 from quarry_harness.models.api import ApiEmbedder
@@ -233,6 +235,23 @@ def test_requests_keep_within_the_provider_s_texts_and_tokens() -> None:
     np.testing.assert_allclose(vectors, expected(texts), atol=1e-7)
 
 
+@settings(max_examples=25, deadline=None)
+@given(
+    texts=st.lists(st.integers(0, 90).map("x".__mul__), min_size=1, max_size=20),
+    most=st.integers(0, 5),
+    tokens=st.integers(0, 40),
+)
+def test_every_text_is_in_one_request_and_no_request_is_over_a_limit(texts: list[str], most: int, tokens: int) -> None:
+    with EmbeddingServer() as server:
+        vectors = embed(server.url, texts, limits=Limits(texts=most, tokens=tokens))
+    np.testing.assert_allclose(vectors, expected(texts), atol=1e-7)
+    sent = [request["input"] for request in server.requests]
+    assert [text for request in sent for text in request] == texts
+    for request in sent:
+        assert not most or len(request) <= most
+        assert not tokens or len(request) == 1 or sum(-(-len(text) // 3) for text in request) <= tokens
+
+
 def test_requests_and_tokens_a_minute_are_kept() -> None:
     clock = FakeClock()
     with EmbeddingServer() as server:
@@ -307,7 +326,17 @@ def test_a_registered_model_from_another_server_takes_its_prompt_along_and_leave
 
 
 @pytest.mark.parametrize(
-    "url", ["ftp://host/v1", "localhost:8080", "http://", "http://host/v1?key=abc", "http://me:secret@host/v1"]
+    "url",
+    [
+        "ftp://host/v1",
+        "localhost:8080",
+        "http://",
+        "http://host:port/v1",
+        "http://[::1/v1",
+        "http://ho st/v1",
+        "http://host/v1?key=abc",
+        "http://me:secret@host/v1",
+    ],
 )
 def test_a_base_url_that_is_none_or_holds_a_secret_is_refused_without_showing_it(url: str) -> None:
     with pytest.raises(UsageError) as raised:

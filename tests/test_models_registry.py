@@ -89,6 +89,7 @@ def test_a_shorter_matryoshka_vector_is_one_that_the_model_has() -> None:
         ("potion-code-16m", Options(key_env="X")),
         ("muninn", Options(dtype="int3")),
         ("muninn", Options(kind="quantum")),
+        ("muninn", Options(kind="static")),
     ],
 )
 def test_what_cannot_be_is_refused_with_a_way_out(name: str, options: Options | None) -> None:

@@ -276,8 +276,12 @@ class Client:
 
 def checked_url(url: str) -> str:
     """Returns a base URL without its final slash; UsageError where it is none, or holds a password."""
-    parts = urlsplit(url)
-    if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment:
+    try:
+        parts = urlsplit(url)
+        named = bool(parts.hostname) and parts.port != 0 and url.isascii() and url.isprintable() and " " not in url
+    except ValueError:  # a port that is no number, half an IPv6 address
+        named = False
+    if not named or parts.scheme not in ("http", "https") or parts.query or parts.fragment:
         raise UsageError(
             "The base URL is not one.", "For example: --base-url http://localhost:11434/v1 or https://host/v1"
         )

@@ -282,6 +282,8 @@ def _with_options(model: Model, options: Options) -> Model:
     """The model with what the user said about it; UsageError where that cannot be."""
     if options.base_url and model.kind in _SERVABLE:
         model = _served(model, options.base_url)
+    if options.kind not in (None, model.kind):
+        raise UsageError(f"{model.name} is {model.kind}, not {options.kind}.")
     for f in fields(Options):
         if f.name not in ("kind", *_TAKES[model.kind]) and getattr(options, f.name) is not None:
             raise UsageError(
