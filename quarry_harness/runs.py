@@ -33,8 +33,8 @@ _SAFE = "!\"#$&'()*+,/:;<=>?@[\\]^`{|}"
 def document_ids(rows: Iterable[tuple[str, str, int, int]]) -> list[str]:
     """Returns one id a chunk of a corpus: `path:name:start-end`, the tail of a gold unit's unit_key.
 
-    rows: (path, name, start line, end line) in corpus order. Encoded as every id. Chunks that would share an id (two functions of one name on one line) get ~2, ~3, ... in
-    corpus order.
+    rows: (path, name, start line, end line) in corpus order. Ids are encoded. Chunks that would share an id (two
+    functions of one name on one line) get ~2, ~3, ... in corpus order.
     """
     seen: dict[str, int] = {}
     ids = []
