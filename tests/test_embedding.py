@@ -5,6 +5,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -66,11 +67,11 @@ def test_what_a_model_cuts_counts_as_what_it_sees(tmp_path: Path) -> None:
     embedder = ToyEmbedder(max_tokens=10, limits=Limits(tokens=20))
     texts = words(500, 30, 10, 9)
     with store_of(tmp_path, embedder) as store:
-        before = plan(embedder, [*texts, texts[0]], "document", store)
+        before = plan(embedder, [*texts, texts[0]], "document", store, set())
         assert (before.texts, before.tokens, before.longest_tokens, before.cut) == (4, 39, 500, 2)
         rows = embed_missing(embedder, texts, "document", store, nothing)
         assert store.tokens(rows).tolist() == [500, 30, 10, 9]
-        assert plan(embedder, texts, "document", store).texts == 0
+        assert plan(embedder, texts, "document", store, set()).texts == 0
     assert [len(call) for call in embedder.calls] == [2, 2]
 
 
@@ -128,22 +129,33 @@ def test_vectors_of_another_shape_are_refused(tmp_path: Path) -> None:
         embed(tmp_path, embedder, ["a", "b"])
 
 
-def test_no_more_tokens_are_sent_than_allowed(tmp_path: Path) -> None:
+def test_no_batch_is_sent_that_would_exceed_the_cost(tmp_path: Path) -> None:
     texts = words(5, 5, 4, 4, 3)
     embedder = ToyEmbedder(limits=Limits(texts=2))
     with store_of(tmp_path, embedder) as store:
-        with pytest.raises(EnvironmentProblem, match=r"--max-cost 1 \(2 tokens are left\)"):
-            embed_missing(embedder, texts, "document", store, nothing, Allowance(20, "--max-cost 1"))
-        assert plan(embedder, texts, "document", store).texts == 1
-        embed_missing(embedder, texts, "document", store, nothing, Allowance(3, "--max-cost 1"))
+        # Two dollars a million tokens; 20 of the 21 tokens are paid for.
+        spend = partial(Allowance(0.00004).spend, 2.0)
+        with pytest.raises(EnvironmentProblem, match=r"3 tokens, \$0.0000\) would exceed --max-cost 4e-05"):
+            embed_missing(embedder, texts, "document", store, nothing, spend)
+        assert plan(embedder, texts, "document", store, set()).texts == 1
+        embed_missing(embedder, texts, "document", store, nothing, partial(Allowance(0.000006).spend, 2.0))
     assert [len(call) for call in embedder.calls] == [2, 2, 1]
 
 
-def test_a_batch_that_did_not_fit_costs_nothing_of_the_allowance(tmp_path: Path) -> None:
+def test_a_batch_that_did_not_fit_costs_nothing(tmp_path: Path) -> None:
     embedder = ToyEmbedder(limits=Limits(texts=4), room_tokens=10)
     with store_of(tmp_path, embedder) as store:
-        embed_missing(embedder, words(5, 5, 5, 5), "document", store, nothing, Allowance(20, "--max-cost 1"))
+        spend = partial(Allowance(20).spend, 1_000_000)
+        embed_missing(embedder, words(5, 5, 5, 5), "document", store, nothing, spend)
     assert [len(call) for call in embedder.calls] == [2, 2]
+
+
+def test_models_that_are_fused_share_the_allowance() -> None:
+    allowance = Allowance(1)
+    allowance.spend(1_000, 600)
+    with pytest.raises(EnvironmentProblem, match=r"500 tokens, \$0.5000\).*\$0.4000 is left"):
+        allowance.spend(1_000, 500)
+    allowance.spend(2_000, 200)
 
 
 def test_progress_is_told_in_tokens(tmp_path: Path) -> None:

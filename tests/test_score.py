@@ -15,7 +15,9 @@ from conftest import Ended
 from hypothesis import given
 from hypothesis import strategies as st
 
+from quarry_harness.models import Choice, models_of, name_of
 from quarry_harness.models.fusion import fuse
+from quarry_harness.models.registry import Options
 from quarry_harness.retrieve import Ranking
 from quarry_harness.stages.ranking import EvalQuery, repository_documents
 from quarry_harness.store import Store
@@ -202,3 +204,10 @@ def test_a_fused_model_ranks_by_both_rankings(quarry: Quarry, workspace: Path, t
 def test_a_fusion_that_cannot_be_is_refused(quarry: Quarry, demo_workspace: Path, name: str, words: str) -> None:
     done = quarry("eval", "--model", name, "-w", demo_workspace)
     assert (done.code, words in done.err) == (2, True)
+
+
+def test_what_is_said_of_a_model_is_said_of_the_parts_that_embed() -> None:
+    options = Options(base_url="http://localhost:1/v1", dimension=8)
+    lexical, served = models_of(Choice("BM25+some-model", options))
+    assert (lexical.kind, served.kind, served.base_url) == ("lexical", "openai", "http://localhost:1/v1")
+    assert name_of(Choice("BM25+some-model", options)) == "bm25+some-model"

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from quarry_harness.errors import UsageError
 from quarry_harness.models import registry
@@ -13,6 +14,9 @@ from quarry_harness.models.registry import Model, Options
 from quarry_harness.retrieve import Corpus, Ranking
 from quarry_harness.types import Progress
 from quarry_harness.vectors import DTYPES
+
+if TYPE_CHECKING:
+    from quarry_harness.models.embedding import Allowance
 
 
 class Plan(NamedTuple):
@@ -81,9 +85,9 @@ def models_of(choice: Choice) -> tuple[Model, ...]:
         raise UsageError(f"Vectors are not kept as {choice.stored_as}.", f"Choose one of {', '.join(DTYPES)}.")
     if "+" not in choice.name or Path(choice.name).exists():
         return (registry.find(choice.name, choice.options),)
+    lexical = {row.name.casefold() for row in registry.rows() if row.kind == "lexical"}
     parts = tuple(
-        registry.find(name, None if registry.find(name).kind == "lexical" else choice.options)
-        for name in choice.name.split("+")
+        registry.find(name, None if name.casefold() in lexical else choice.options) for name in choice.name.split("+")
     )
     if len({part.name for part in parts}) < len(parts):
         raise UsageError(f"{choice.name}: a model is fused with itself.", "Name different models.")
@@ -101,10 +105,13 @@ def load(choice: Choice, root: Path, progress: Progress) -> Retriever:
     Raises what models_of raises, EnvironmentProblem where a package, a key or a model is not to be had or another
     process has the vectors open.
     """
+    from quarry_harness.models.embedding import Allowance
+
     parts: list[Retriever] = []
+    allowance = None if choice.max_cost_usd is None else Allowance(choice.max_cost_usd)
     try:
         for model in models_of(choice):
-            parts.append(_load(model, choice, root, progress))  # noqa: PERF401 what is open is closed when one fails
+            parts.append(_load(model, choice.stored_as, root, progress, allowance))  # noqa: PERF401 what is open is closed when one fails
     except BaseException:
         for part in parts:
             part.close()
@@ -116,7 +123,7 @@ def load(choice: Choice, root: Path, progress: Progress) -> Retriever:
     return Fusion(name_of(choice), parts)
 
 
-def _load(model: Model, choice: Choice, root: Path, progress: Progress) -> Retriever:
+def _load(model: Model, stored_as: str, root: Path, progress: Progress, allowance: Allowance | None) -> Retriever:
     # Imported here so that a command that scores nothing does not pay for it.
     if model.kind == "lexical":
         from quarry_harness.models.bm25 import BM25
@@ -124,15 +131,13 @@ def _load(model: Model, choice: Choice, root: Path, progress: Progress) -> Retri
         return BM25()
     from quarry_harness.models.dense import Dense
     from quarry_harness.models.embedders import open_embedder
-    from quarry_harness.models.embedding import Allowance
 
-    allowance = None
-    if choice.max_cost_usd is not None:
+    spend = None
+    if allowance is not None:
         if not model.price_usd:
             raise UsageError(
                 f"{model.name}: no price is known of it, so --max-cost cannot hold.",
                 "Leave --max-cost out, or put price_usd, of a million tokens, into a TOML file of the model.",
             )
-        tokens = int(choice.max_cost_usd / model.price_usd * 1_000_000)
-        allowance = Allowance(tokens, f"--max-cost {choice.max_cost_usd:g}")
-    return Dense(open_embedder(model), root, progress, dtype=choice.stored_as, allowance=allowance)
+        spend = partial(allowance.spend, model.price_usd)
+    return Dense(open_embedder(model), root, progress, dtype=stored_as, spend=spend)

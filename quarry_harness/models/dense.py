@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from quarry_harness.models import Plan
 from quarry_harness.models.embedders import Embedder
-from quarry_harness.models.embedding import Allowance, count_cut, embed_missing, keys, plan
+from quarry_harness.models.embedding import Spend, count_cut, embed_missing, keys, plan
 from quarry_harness.retrieve import SEARCH_BYTES, Corpus, Ranking, search
 from quarry_harness.types import Progress
 from quarry_harness.vectors import VectorStore
@@ -30,7 +30,7 @@ class Dense:
         progress: Progress,
         *,
         dtype: str = "float32",
-        allowance: Allowance | None = None,
+        spend: Spend | None = None,
         budget_bytes: int = SEARCH_BYTES,
     ) -> None:
         """root: the folder that holds one store a model; dtype: what vectors are kept as, one of vectors.DTYPES.
@@ -41,7 +41,7 @@ class Dense:
         self._name = str(embedder.describe()["name"])
         self._dtype = dtype
         self._progress = progress
-        self._allowance = allowance
+        self._spend = spend
         self._budget_bytes = budget_bytes
         self._root = root
 
@@ -96,7 +96,7 @@ class Dense:
         return {self._name: counts}
 
     def _rows(self, texts: Sequence[str], role: str) -> NDArray[np.int64]:
-        return embed_missing(self._embedder, texts, role, self._store, self._progress, self._allowance)
+        return embed_missing(self._embedder, texts, role, self._store, self._progress, self._spend)
 
     def _longest(self, rows: NDArray[np.int64]) -> float:
         """Returns the length of the longest of these vectors."""

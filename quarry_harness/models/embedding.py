@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence, Set
+from collections.abc import Callable, Sequence, Set
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,22 +19,26 @@ _TEXTS_AT_A_TIME = 1024
 _LENGTH_TOLERANCE = 1e-3
 
 
+# Told of the tokens of each batch before it is sent, negative where it was not sent after all; may refuse by raising.
+Spend = Callable[[int], None]
+
+
 class Allowance:
-    """How many more tokens may be sent to a model; shared by everything that one command embeds."""
+    """What embedding may still cost, in US dollars; shared by every model of one command."""
 
-    def __init__(self, tokens: int, words: str) -> None:
-        """words: what the allowance comes from, for the message, for example "--max-cost 5"."""
-        self._left = tokens
-        self._words = words
+    def __init__(self, usd: float) -> None:
+        self._all = self._left = usd
 
-    def take(self, tokens: int) -> None:
-        """Takes a batch's tokens off. Raises EnvironmentProblem, and takes none, where they are more than is left."""
-        if tokens > self._left:
+    def spend(self, price_usd: float, tokens: int) -> None:
+        """Takes tokens off, at a price of a million. EnvironmentProblem, and none taken, where too little is left."""
+        cost = price_usd * tokens / 1_000_000
+        if cost > self._left + 1e-9 * self._all:
             raise EnvironmentProblem(
-                f"The next batch of {tokens} tokens would exceed {self._words} ({self._left} tokens are left).",
+                f"The next batch ({tokens} tokens, ${cost:.4f}) would exceed --max-cost {self._all:g}"
+                f" (${max(0.0, self._left):.4f} is left).",
                 "What is embedded is kept; raise it and run the same command again.",
             )
-        self._left -= tokens
+        self._left -= cost
 
 
 def plan(embedder: Embedder, texts: Sequence[str], role: str, store: VectorStore, seen: set[bytes]) -> Plan:
@@ -71,7 +75,7 @@ def embed_missing(
     role: str,
     store: VectorStore,
     progress: Progress,
-    allowance: Allowance | None = None,
+    spend: Spend | None = None,
 ) -> NDArray[np.int64]:
     """Returns the row of each text's vector in the store, after embedding those that it did not have.
 
@@ -81,8 +85,7 @@ def embed_missing(
 
     Raises InvalidInputError for an empty text, before anything is embedded; EnvironmentProblem for a vector that is
     none (another shape, NaN, infinite, zero, or not of length 1 where the model says so), after its batch's other
-    vectors are kept, for a text that does not fit alone, and for one that the allowance has no tokens for; and what
-    the embedder raises.
+    vectors are kept, for a text that does not fit alone, and what spend and the embedder raise.
     """
     wanted = keys(embedder, texts, role)
     missing, counts = _missing(embedder, texts, role, store, wanted)
@@ -97,8 +100,8 @@ def embed_missing(
         batch = slice(start, start + max(1, min(most, budget // longest)))
         some = [texts[i] for i in missing[batch]]
         sent = int(tokens[batch].sum())
-        if allowance is not None:
-            allowance.take(sent)
+        if spend is not None:
+            spend(sent)
         try:
             vectors = embedder.embed(embedder.prepare(some, role), role)
         except OutOfMemory as error:
@@ -108,8 +111,8 @@ def embed_missing(
                     "A smaller number of tokens (--max-tokens) or a machine with more memory may do.",
                 ) from error
             budget = len(some) * longest // 2
-            if allowance is not None:
-                allowance.take(-sent)
+            if spend is not None:
+                spend(-sent)
             continue
         good, problem = _checked(embedder, store, vectors, some, role)
         store.append([wanted[i] for i in missing[batch][good]], counts[batch][good], vectors[good])
@@ -131,7 +134,7 @@ def _missing(
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Returns the positions of the distinct texts that the store lacks, and their token counts, longest first."""
     for text in texts:
-        if not text.strip():
+        if not text or text.isspace():
             raise InvalidInputError(f"a {role} is empty: {text!r}.", "A model has nothing to say of it; leave it out.")
     first: dict[bytes, int] = {}
     for position in np.flatnonzero(store.find(wanted) < 0).tolist():
