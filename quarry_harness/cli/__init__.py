@@ -19,7 +19,7 @@ import click
 from quarry_harness import __version__
 from quarry_harness.cli.look import chunks, compare, models, status, verify
 from quarry_harness.cli.options import OK
-from quarry_harness.cli.work import canonicalize, checkout, chunk, evaluate, fetch, gc, run
+from quarry_harness.cli.work import canonicalize, checkout, chunk, evaluate, fetch, gc, run, score
 from quarry_harness.errors import EnvironmentProblem, QuarryError
 
 BUG = 70
@@ -73,7 +73,10 @@ def cli() -> None:
     """
 
 
-for _command in (run, fetch, chunk, canonicalize, evaluate, models, compare, verify, status, chunks, checkout, gc):
+for _command in (
+    *(run, fetch, chunk, canonicalize, evaluate, score, models, compare),
+    *(verify, status, chunks, checkout, gc),
+):
     cli.add_command(_command)
 
 

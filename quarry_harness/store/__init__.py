@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from quarry_harness.errors import EnvironmentProblem, UsageError
-from quarry_harness.store import content, upkeep
+from quarry_harness.store import content, corpora, upkeep
 from quarry_harness.store.database import Database, Row
 from quarry_harness.types import GoldUnit, Release
 
@@ -192,6 +192,10 @@ class Store:
             " WHERE t.selected ORDER BY q.ordinal",
             [image],
         )
+
+    def query_ids(self) -> list[str]:
+        """Returns the id of every query of the release."""
+        return [query_id for (query_id,) in self._db.rows("SELECT query_id FROM query ORDER BY ordinal")]
 
     def gold(self, image: str) -> list[tuple[int, int, str, str, str, GoldUnit]]:
         """Returns (query, ordinal, repo, corpus revision, place, unit) of the selection, in release order."""
@@ -384,25 +388,23 @@ class Store:
                 "SELECT e.path, c.blob, c.ordinal, c.language, c.kind, c.name, c.container, c.qualified_name,"
                 " c.start_line, c.end_line, c.start_byte, c.end_byte FROM entry e JOIN chunk c USING (blob)"
                 " WHERE e.revision = ? AND"
-                " (e.path IN (SELECT path FROM placed) OR c.name IN (SELECT name FROM named))" + _CORPUS_ORDER,
+                " (e.path IN (SELECT path FROM placed) OR c.name IN (SELECT name FROM named))" + corpora.CORPUS_ORDER,
                 [revision],
             )
 
-    def corpus(self, revision: int, kinds: Iterable[str] | None) -> pa.Table:
-        """Returns a revision's corpus in the one order that breaks ties: path, lines, name, place in the file.
+    def gather_documents(self, revisions: Sequence[int], kinds: Iterable[str] | None) -> pa.Table:
+        """Returns the distinct documents of these revisions of one repository: path, container, name, text, by number.
 
-        Columns: path, blob, ordinal, name, container, start_line, end_line, text. kinds None = every chunk.
+        kinds None = chunks of every kind. `corpus` then answers for these revisions, until the next call.
         """
-        restriction = ""
-        parameters: list[object] = [revision]
-        if kinds is not None:
-            restriction = " AND list_contains(?, c.kind)"
-            parameters.append(sorted(kinds))
-        return self._db.arrow(
-            "SELECT e.path, c.blob, c.ordinal, c.name, c.container, c.start_line, c.end_line, c.text"
-            " FROM entry e JOIN chunk c USING (blob) WHERE e.revision = ?" + restriction + _CORPUS_ORDER,
-            parameters,
-        )
+        return corpora.gather(self._db, revisions, kinds)
+
+    def corpus(self, revision: int) -> pa.Table:
+        """Returns a gathered revision's corpus in the one order that breaks ties: path, lines, name, place in the file.
+
+        Columns: path, blob, ordinal, name, start_line, end_line, document (its number).
+        """
+        return corpora.corpus(self._db, revision)
 
     # -- resolutions and runs -----------------------------------------------------------------------------------------
 
@@ -435,14 +437,39 @@ class Store:
             rows = [(run_id, query, document) for query, document in sorted(outcomes.items())]
             self._db.insert("outcome", ["run_id", "query", "document"], rows)
 
-    def outcomes(self, run_id: str) -> dict[int, str]:
-        """Returns what an unfinished run has kept."""
-        return dict(self._db.rows("SELECT query, document FROM outcome WHERE run_id = ? ORDER BY query", [run_id]))
+    def forget_outcomes(self, run_id: str) -> None:
+        """Drops what an unfinished run has kept."""
+        self._db.execute("DELETE FROM outcome WHERE run_id = ?", [run_id])
+
+    def ranked_queries(self, run_id: str) -> set[int]:
+        """Returns the ordinals of the queries for which an unfinished run has kept something."""
+        return {query for (query,) in self._db.rows("SELECT query FROM outcome WHERE run_id = ?", [run_id])}
+
+    def outcomes(self, run_id: str, queries: Sequence[int]) -> list[str]:
+        """Returns what an unfinished run has kept for each of these queries, in their order."""
+        with self._db.incoming(pa.table({"query": pa.array(queries, pa.int32())})):
+            kept: dict[int, str] = dict(
+                self._db.rows(
+                    "SELECT query, document FROM outcome WHERE run_id = ? AND query IN (SELECT query FROM incoming)",
+                    [run_id],
+                )
+            )
+        return [kept[query] for query in queries]
+
+    def note_repository(self, run_id: str, repo: str, document: str) -> None:
+        """Keeps what an unfinished run has to say of a repository: a document of the eval stage."""
+        self.set_meta(f"note:{run_id}:{repo}", document)
+
+    def repository_notes(self, run_id: str) -> list[str]:
+        """Returns what an unfinished run has noted, by repository."""
+        rows = self._db.rows("SELECT value FROM meta WHERE starts_with(key, ?) ORDER BY key", [f"note:{run_id}:"])
+        return [value for (value,) in rows]
 
     def record_run(self, run_id: str, model: str, image: str, identity: str, files: dict[str, tuple[str, int]]) -> None:
         """Keeps a finished run and its files: name -> (sha256, bytes). What it kept while unfinished can go."""
         with self.transaction():
             self._db.execute("DELETE FROM outcome WHERE run_id = ?", [run_id])
+            self._db.execute("DELETE FROM meta WHERE starts_with(key, ?)", [f"note:{run_id}:"])
             self._db.execute("DELETE FROM run_file WHERE run_id = ?", [run_id])
             self._db.execute("INSERT OR REPLACE INTO run VALUES (?, ?, ?, ?)", [run_id, model, image, identity])
             rows = [(run_id, name, sha, size) for name, (sha, size) in sorted(files.items())]
@@ -482,4 +509,3 @@ _UNIT_COLUMNS = (
 )
 _PAIR_SCHEMA = pa.schema([("oid", pa.string()), ("dialect", pa.string()), ("rules", pa.string())])
 _RULES_SCHEMA = pa.schema([("dialect", pa.string()), ("rules", pa.string())])
-_CORPUS_ORDER = " ORDER BY e.path, c.start_line, c.end_line, c.name, c.ordinal"
