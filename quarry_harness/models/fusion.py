@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quarry_harness.models import Plan, Retriever
-from quarry_harness.retrieve import Corpus, Ranking, best
+from quarry_harness.retrieve import Corpus, Ranking
 
 CONSTANT = 60
 DEPTH = 1000
@@ -24,8 +24,9 @@ def fuse(rankings: Sequence[Ranking], k: int) -> Ranking:
     scores = np.zeros(len(positions))
     for ranking in rankings:
         scores[np.searchsorted(positions, ranking.positions)] += 1 / (CONSTANT + 1 + np.arange(len(ranking.positions)))
-    fused = best(scores.astype(np.float32), k)
-    return Ranking(positions[fused.positions], fused.scores)
+    rounded = scores.astype(np.float32)
+    order = np.argsort(-rounded, kind="stable")[:k]
+    return Ranking(positions[order], rounded[order])
 
 
 class Fusion:

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from quarry_harness.errors import EnvironmentProblem, UsageError
-from quarry_harness.store import content, corpora, upkeep
+from quarry_harness.store import corpora, integrity, upkeep
 from quarry_harness.store.database import Database, Row
 from quarry_harness.types import GoldUnit, Release
 
@@ -137,7 +137,7 @@ class Store:
                     for i, u in enumerate(g.units)
                 ],
             )
-            content.keep_release(self._db)
+            integrity.keep_release(self._db)
 
     def first_seen(self, ref: str) -> tuple[str, str] | None:
         """Returns (lasting reference, fingerprint) of what a reference meant when it was first taken in."""
@@ -287,7 +287,7 @@ class Store:
         self._db.insert("entry", columns, [(revision, *row) for row in rows])
         self._db.execute(
             "UPDATE revision SET rules = ?, other_files = ?,"
-            f" content = (SELECT {content.digest_of('entry')} FROM entry WHERE revision = ?) WHERE id = ?",
+            f" content = (SELECT {integrity.digest_of('entry')} FROM entry WHERE revision = ?) WHERE id = ?",
             [rules, other_files, revision, revision],
         )
 
@@ -332,7 +332,7 @@ class Store:
         with self._db.incoming(blobs), self._db.incoming(chunks, "incoming_chunks"):
             self._db.execute(
                 f"INSERT INTO blob ({names}, content) SELECT {names}, coalesce(d.content, 0) FROM incoming LEFT JOIN"
-                f" (SELECT blob AS id, {content.digest_of('chunk')} AS content FROM incoming_chunks GROUP BY blob) d"
+                f" (SELECT blob AS id, {integrity.digest_of('chunk')} AS content FROM incoming_chunks GROUP BY blob) d"
                 " USING (id)"
             )
         if chunks.num_rows:
@@ -415,7 +415,7 @@ class Store:
             columns = ["image", "profile", "query", "ordinal", "unit_key", "tier", "reason", "path", "blob", "chunk"]
             self._db.insert("resolution", columns, [(image, profile, *row) for row in rows])
             self.set_meta(f"resolved:{image}:{profile}", state)
-            content.keep_resolutions(self._db, image, profile)
+            integrity.keep_resolutions(self._db, image, profile)
 
     def resolutions(self, image: str, profile: str) -> list[Row]:
         """Returns (query, ordinal, unit key, tier, reason, path, blob, chunk, relevance, kind, bytes) in release order.
@@ -486,21 +486,7 @@ class Store:
 
     def integrity(self) -> list[tuple[str, int]]:
         """Returns (what must not be, how often it is): references into nowhere, and rows not as they were written."""
-        questions = {
-            "chunks without their blob": "SELECT count(*) FROM chunk ANTI JOIN blob ON blob.id = chunk.blob",
-            "files without their blob": "SELECT count(*) FROM entry ANTI JOIN blob ON blob.id = entry.blob"
-            " WHERE entry.blob >= 0",
-            "files without their revision": "SELECT count(*) FROM entry ANTI JOIN revision"
-            " ON revision.id = entry.revision",
-            "queries without their task": "SELECT count(*) FROM query ANTI JOIN task USING (repo, task_id)",
-            "gold units without their query": "SELECT count(*) FROM gold_unit ANTI JOIN query"
-            " ON query.ordinal = gold_unit.query",
-            "resolutions without their gold unit": "SELECT count(*) FROM resolution"
-            " ANTI JOIN gold_unit USING (image, query, ordinal)",
-            "resolved units without their chunk": "SELECT count(*) FROM resolution r ANTI JOIN chunk c"
-            " ON c.blob = r.blob AND c.ordinal = r.chunk WHERE r.tier <> ''",
-        }
-        return [(what, int(self._db.one(sql))) for what, sql in questions.items()] + content.changed(self._db)
+        return integrity.problems(self._db)
 
 
 _UNIT_COLUMNS = (
