@@ -111,7 +111,7 @@ def run_git(
 def damaged_packs(git_dir: Path) -> list[str]:
     """The names of a repository's packs whose bytes are not what their checksums say; reads all of them."""
     packs = sorted((git_dir / "objects" / "pack").glob("*.idx"))
-    return [pack.stem for pack in packs if run_git(["verify-pack", str(pack)], git_dir=git_dir).returncode]
+    return [pack.stem for pack in packs if run_git(["verify-pack", str(pack.absolute())], git_dir=git_dir).returncode]
 
 
 def require_git() -> str:

@@ -56,8 +56,11 @@ def repository_url(repo: str, template: str | None = None) -> str:
 def _check_template(template: str) -> None:
     try:
         parts = urlsplit(template)
-    except ValueError as error:  # brackets of an IPv6 address that do not match
+        port = parts.port
+    except ValueError as error:  # brackets of an IPv6 address that do not match, a port that is no number or too large
         raise UsageError("The URL template is no URL: its host cannot be read.", f"As in {DEFAULT_TEMPLATE}") from error
+    if port == 0:
+        raise UsageError("The URL template has port 0.", f"As in {DEFAULT_TEMPLATE}")
     if "@" in parts.netloc or "?" in template or "#" in template:
         # The template itself is not shown: it may hold a password.
         raise UsageError(

@@ -215,6 +215,8 @@ def fetched(document: Mapping[str, Any]) -> str:
             f" {len(document['missing'])} missing; {megabytes(document['bytes'])}, {document['requests']} requests,"
             f" {document['seconds']:.1f} s"
         ]
+    if document["release_changed"]:
+        lines.append("  the workspace held another release, or another state of this one; all labels are resolved anew")
     lines += [f"  {printable(row['repo'])} has moved: {row['note']}" for row in document["renamed"]]
     lines += _listed(
         [f"missing {row['repo']}@{row['revision']}: {row['status']}: {row['reason']}" for row in document["missing"]]

@@ -106,7 +106,8 @@ def write_run(
         part.rename(folder)
     except OSError as error:
         raise EnvironmentProblem(
-            f"{folder}: the run cannot be written: {error.strerror or error}.", "Free some room and run it again."
+            f"{error.filename or folder}: the run cannot be written: {error.strerror or error}.",
+            "Make room, or way, for it, and run it again.",
         ) from error
     return files
 

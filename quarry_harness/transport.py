@@ -402,7 +402,8 @@ _SAYINGS = (
     (r"dubious ownership", Failure("access_denied", "the mirror belongs to another user, and git does not trust it")),
     (r"[Oo]peration too slow|Operation timed out", Failure("timed_out", "the host stalled", again=True)),
     (
-        r"does not appear to be a git repository|Could not find repository",
+        r"does not appear to be a git repository|Could not find repository"
+        r"|remote error: .*([Rr]epository|[Pp]roject|[Rr]epo)\b.*\b(not found|does ?n[o']t exist)",
         Failure("repository_gone", "there is no repository"),
     ),
     (r"insufficient permission|Permission denied", Failure("access_denied", "{}")),

@@ -89,10 +89,12 @@ def fetched(tmp_path_factory: pytest.TempPathFactory, quarry: Quarry) -> Path:
     return workspace
 
 
-@pytest.mark.parametrize("jobs", [1, 2])
-def test_ctrl_c_at_any_moment_is_one_line_and_130(fetched: Path, tmp_path: Path, jobs: int) -> None:
+@pytest.mark.parametrize(("jobs", "stop"), [(1, signal.SIGINT), (2, signal.SIGINT), (2, signal.SIGTERM)])
+def test_an_interruption_at_any_moment_is_one_line_and_130(
+    fetched: Path, tmp_path: Path, jobs: int, stop: signal.Signals
+) -> None:
     ends = set()
-    for attempt, wait_s in enumerate((0.8, 1.2, 1.6, 2.2)):
+    for attempt, wait_s in enumerate((1.0, 1.6, 2.2)):
         workspace = tmp_path / str(attempt)
         shutil.copytree(fetched, workspace)
         command = [sys.executable, "-m", "quarry_harness", "run", "-q", "-w", str(workspace), "-j", str(jobs)]
@@ -102,10 +104,12 @@ def test_ctrl_c_at_any_moment_is_one_line_and_130(fetched: Path, tmp_path: Path,
         )
         time.sleep(wait_s)
         with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGINT)
+            os.killpg(process.pid, stop)
         error = process.communicate(timeout=60)[1]
         # Python itself may end by the signal, where it came while a class was being made; a shell says 130 of both.
-        ends.add((130 if process.returncode == -signal.SIGINT else process.returncode, error.strip()))
+        ends.add(
+            (130 if process.returncode in (-signal.SIGINT, -signal.SIGTERM) else process.returncode, error.strip())
+        )
     assert ends <= {(130, "interrupted; what was finished is kept, the same command goes on"), (0, "")}
 
 

@@ -61,3 +61,48 @@ def test_a_manifest_that_names_other_files_says_so(quarry: Quarry, release: Path
     (release / "RELEASE_MANIFEST.json").write_text('{"files": {"nothere.jsonl": {"sha256": "' + "a" * 64 + '"}}}')
     done = quarry("verify", "--release", release, "-w", tmp_path / "w")
     assert "a checksum of 'nothere.jsonl', which is no file of a release" in done.out
+
+
+def test_an_evaluation_of_labels_whose_chunks_are_gone_is_no_fault_of_ours(quarry: Quarry, workspace: Path) -> None:
+    with duckdb.connect(str(workspace / "quarry.duckdb")) as database:
+        database.execute("DELETE FROM chunk WHERE (blob, ordinal) IN (SELECT blob, chunk FROM resolution)")
+    done = quarry("eval", "--depth", 60, "-w", workspace)
+    assert done.code == 3
+    assert "quarry verify" in done.err
+
+
+def test_a_workspace_goes_on_without_the_place_its_release_came_from(
+    quarry: Quarry, release: Path, tmp_path: Path
+) -> None:
+    from quarry_harness.demo import build_mirror
+
+    template = build_mirror(tmp_path / "mirror")
+    place = ("-w", tmp_path / "w", "--json")
+    first = quarry("run", "--release", release, "--mirror", template, *place)
+    assert first.code == 0, first.err
+    with (release / "data" / "queries.jsonl").open("a") as file:
+        file.write(" ")
+    release.rename(tmp_path / "elsewhere")
+    again = quarry("run", *place)
+    assert again.code == 0, again.err
+    assert again.json["eval"]["done_before"]
+    assert [again.json["fetch"][key] for key in ("fetched", "missing", "tasks", "release_changed")] == [
+        0,
+        [],
+        42,
+        False,
+    ]
+    part = quarry("run", "--language", "go", *place)
+    assert part.json["eval"]["queries"] == 7
+    postimage = quarry("run", "--image", "postimage", *place)
+    assert postimage.code == 0, postimage.err
+
+
+def test_a_release_that_changed_is_told_when_it_is_taken_in(quarry: Quarry, release: Path, tmp_path: Path) -> None:
+    from quarry_harness.demo import build_mirror
+
+    command = ("fetch", "--release", release, "--mirror", build_mirror(tmp_path / "mirror"), "-w", tmp_path / "w")
+    assert "held another" not in quarry(*command).out
+    queries = release / "data" / "queries.jsonl"
+    queries.write_text(queries.read_text().replace("Where", "In which place", 1))
+    assert "held another release, or another state of this one" in quarry(*command).out

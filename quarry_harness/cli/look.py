@@ -60,7 +60,7 @@ def status(workspace: Path, as_json: bool) -> int:
 def chunks(paths: tuple[Path, ...], profile: str, as_json: bool) -> int:
     """Print the chunks of files or folders as JSON lines, without a workspace.
 
-    A folder's paths are relative to it. Files that have no chunks to give, and why, are named on standard error.
+    A folder's paths are relative to it. Sources that are skipped, and why, are named on standard error.
     """
     from quarry_harness.stages.look import chunks_of
 

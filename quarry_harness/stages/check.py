@@ -75,7 +75,7 @@ def _check_release(ref: str, imported: dict[str, str]) -> list[Check]:
     if imported and isinstance(release, Release):
         changed = sorted(name for name, _ in imported.items() ^ release.files.items())
         fact = (
-            f"changed since: {', '.join(dict.fromkeys(changed))}; run quarry fetch to take it in"
+            f"changed since: {', '.join(dict.fromkeys(changed))}; quarry fetch --release {ref} takes it in"
             if changed
             else "so it is"
         )

@@ -89,6 +89,8 @@ def _pinned(workspace: Path, what: str) -> tuple[str, str, Path]:
     repo = name.replace("/", "__", 1)
     repository_url(repo)
     folder = repository_folder(workspace, repo)
+    if not folder.parent.is_dir():
+        raise UsageError(f"{workspace}: there is no workspace here.", "Name one with --workspace.")
     found = [pin for pin in pins(folder) if pin.startswith(start.lower())]
     if len(found) != 1:
         fact = f"means {len(found)} pinned revisions: {', '.join(found[:5])}" if found else "is not pinned here"

@@ -181,8 +181,8 @@ def _pool(jobs: int) -> Iterator[Executor]:
 
 
 def _submit(pool: Executor, folder: Path, blobs: Sequence[Blob], rules: dict[str, str]) -> Future[_Batch]:
-    """Hands a batch to the pool. A process that this starts leaves Ctrl-C to the one that started it."""
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    """Hands a batch to the pool. A process that this starts leaves signals to the one that started it."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
     try:
         return pool.submit(parse_blobs, folder, blobs, rules)
     finally:

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from quarry_harness import __version__, documents, measures, models, retrieve, runs, significance
-from quarry_harness.errors import UsageError
+from quarry_harness.errors import InvalidInputError, UsageError
 from quarry_harness.retrieve import Ranking
 from quarry_harness.runs import GRADES, per_query_table, qrels_line, read_result, trec_line, write_run
 from quarry_harness.stages.ranking import EvalQuery, Listing, Ranked, count_missing, rank_corpora
@@ -230,7 +230,13 @@ def _outcome(
 ) -> Outcome:
     """Returns what a ranking of a query's corpus is worth."""
     rank_of = {position: rank for rank, position in enumerate(ranking.positions.tolist(), start=1)}
-    found = [listing.position[g.path, g.blob, g.chunk] if g.tier else -1 for g in labels]
+    try:
+        found = [listing.position[g.path, g.blob, g.chunk] if g.tier else -1 for g in labels]
+    except KeyError as error:
+        raise InvalidInputError(
+            f"{query.query_id}: the chunk that a gold unit was resolved to is not in the database any more: {error}.",
+            "quarry verify tells what is wrong with it; delete it, and quarry run --release REF makes it anew.",
+        ) from error
     ids = listing.ids
     lines = (
         trec_line(query.query_id, ids[position], rank, score, tag)

@@ -18,7 +18,7 @@ from quarry_harness.mirrors import Credentials, repository_url
 from quarry_harness.release import corpus_revision, read_release, select_tasks
 from quarry_harness.resources import resource
 from quarry_harness.stages.repositories import Known, Source, bring, plan
-from quarry_harness.stages.workspace import demo_mirror, release_name
+from quarry_harness.stages.workspace import demo_mirror, release_name, require_release
 from quarry_harness.store import Store, is_workspace
 from quarry_harness.types import Progress, Release
 from quarry_harness.verify import manifest_problems
@@ -65,9 +65,10 @@ def fetch(
 ) -> dict[str, Any]:
     """Fetches the missing revisions; returns the JSON document of the command.
 
-    Keys: revisions (wanted), tasks, queries, queries_without_revision, repositories, seconds, and those of
-    `repositories.bring`. ref None takes the release that the workspace already holds, and its selection and mirror
-    unless others are given. A dry run reads, counts and writes nothing; it has the keys of `repositories.plan` instead.
+    Keys: revisions (wanted), tasks, queries, queries_without_revision, repositories, release_changed (the workspace
+    held another, or another state of it), seconds, and those of `repositories.bring`. ref None takes the release that
+    the workspace already holds, and its selection and mirror unless others are given. A dry run reads, counts and
+    writes nothing; it has the keys of `repositories.plan` instead.
     A release of the hub is taken in only when its files are what its manifest and this program's pins say, and what
     the same reference meant before (DataError).
     """
@@ -104,8 +105,10 @@ def fetch(
         return result | {"dry_run": True} | plan(workspace, pins, known, _dry_source(workspace, release, source), jobs)
     with Store.open(workspace, create=True) as store:
         _refuse_changed(store, named, release)
-        if store.meta("release_fingerprint") != release.fingerprint:
+        before = store.meta("release_fingerprint")
+        if before != release.fingerprint:
             store.import_release(release, revisions)
+        result["release_changed"] = before not in (None, release.fingerprint)
         store.set_meta("release_ref", release.ref)
         store.set_meta("release_version", release.version)
         store.set_meta("mirror", source.template or "")
@@ -127,26 +130,25 @@ class _Kept(NamedTuple):
 
 
 def _release(workspace: Path, ref: str | None) -> tuple[Release, _Kept, str]:
-    """Returns the release, what the workspace has been working with, and how the release was named."""
-    kept = _Kept()
-    if ref is None:
-        if not is_workspace(workspace):
-            raise UsageError(
-                f"{workspace}: there is no workspace here.", "Say which release: quarry fetch --release demo"
-            )
-        with Store.open(workspace, read_only=True) as store:
-            ref = store.meta("release_ref")
-            filters = json.loads(store.meta("selection") or "{}").get("filters", {})
-            mirror = store.meta("mirror") or None
-        if ref is None:
-            raise UsageError(f"{workspace}: the workspace holds no release yet.", "Add --release REF.")
-        repos, languages, tasks = (tuple(filters.get(name, ())) for name in ("repos", "languages", "tasks"))
-        kept = _Kept(Selection(repos, languages, tasks, filters.get("limit")), mirror)
-    folder = locate_release(ref, None)
-    release = read_release(folder, _lasting(ref, folder))
-    if hub_source(folder)[0]:
-        _refuse_damaged(folder, release)
-    return release, kept, ref
+    """Returns the release, what the workspace has been working with, and how the release was named.
+
+    A workspace goes on with the release that it has taken in, wherever that came from and whatever is there now.
+    """
+    if ref is not None:
+        folder = locate_release(ref, None)
+        release = read_release(folder, _lasting(ref, folder))
+        if hub_source(folder)[0]:
+            _refuse_damaged(folder, release)
+        return release, _Kept(), ref
+    if not is_workspace(workspace):
+        raise UsageError(f"{workspace}: there is no workspace here.", "Say which release: quarry fetch --release demo")
+    with Store.open(workspace, read_only=True) as store:
+        require_release(store)
+        release = store.release()
+        filters = json.loads(store.meta("selection") or "{}").get("filters", {})
+        mirror = store.meta("mirror") or None
+    repos, languages, tasks = (tuple(filters.get(name, ())) for name in ("repos", "languages", "tasks"))
+    return release, _Kept(Selection(repos, languages, tasks, filters.get("limit")), mirror), release.ref
 
 
 def _refuse_damaged(folder: Path, release: Release) -> None:

@@ -116,10 +116,12 @@ def _disk(
     urls = [repository_url(repo, source.template) for repo in to_ask]
     if urls[0].startswith("file:"):
         sizes = list(pool.map(partial(size_in_mirror, blob_limit_bytes=limit), urls, to_ask.values()))
-        if None not in sizes:
+        if any(size is not None for size in sizes):
             basis = f"from how the mirror's packs hold it; without sources over {limit // 1024} KiB"
+            if lost := sizes.count(None):
+                basis += f", and without {lost} of {len(sizes)} repositories that cannot be read there"
             return {"bytes": sum(size or 0 for size in sizes), "basis": basis}
-        return {"bytes": None, "basis": "the mirror cannot be measured: not all of its repositories can be read"}
+        return {"bytes": None, "basis": "the mirror cannot be measured: none of its repositories can be read yet"}
     measured = {repo: _pack_bytes(repository_folder(workspace, repo)) / len(here[repo]) for repo in pins if here[repo]}
     if len(measured) < _ENOUGH:
         return {"bytes": None, "basis": "a host does not tell a pack's size before it sends it"}

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from quarry_harness.errors import EnvironmentProblem, UsageError
-from quarry_harness.store import corpora, integrity, upkeep
+from quarry_harness.store import corpora, integrity, releases, upkeep
 from quarry_harness.store.database import Database, Row
 from quarry_harness.types import GoldUnit, Release
 
@@ -97,47 +97,11 @@ class Store:
 
     def import_release(self, release: Release, corpus_revisions: dict[tuple[str, str], str]) -> None:
         """Replaces the release in the workspace. corpus_revisions: (image, query id) -> revision of its corpus."""
-        ordinal = {query.query_id: i for i, query in enumerate(release.queries)}
-        with self.transaction():
-            for table in ("release_file", "task", "query", "gold_row", "gold_unit", "resolution"):
-                self._db.execute(f"DELETE FROM {table}")
-            # Which files a listing keeps depends on the paths that gold names.
-            self._db.execute("UPDATE revision SET rules = ''")
-            self._db.execute("DELETE FROM meta WHERE key LIKE 'resolved:%' OR key = 'selection'")
-            self._db.execute("DELETE FROM meta WHERE key LIKE 'content:%'")
-            self.set_meta("release_ref", release.ref)
-            self.set_meta("release_version", release.version)
-            self.set_meta("release_fingerprint", release.fingerprint)
-            self._db.insert("release_file", ["name", "sha256"], sorted(release.files.items()))
-            self._db.insert(
-                "task",
-                ["ordinal", "repo", "task_id", "language", "selected"],
-                [(i, task.repo, task.task_id, task.language, True) for i, task in enumerate(release.tasks)],
-            )
-            self._db.insert(
-                "query",
-                ["ordinal", "repo", "task_id", "query_id", "text", "revision"],
-                [(i, q.repo, q.task_id, q.query_id, q.text, q.revision) for i, q in enumerate(release.queries)],
-            )
-            self._db.insert(
-                "gold_row",
-                ["image", "query", "revision", "place"],
-                [
-                    (g.image_stage, ordinal[g.query_id], corpus_revisions[g.image_stage, g.query_id], g.place)
-                    for g in release.gold
-                ],
-            )
-            self._db.insert(
-                "gold_unit",
-                _UNIT_COLUMNS,
-                [
-                    (g.image_stage, ordinal[g.query_id], i, u.unit_key, u.path, u.symbol, u.fqmn)
-                    + (u.start_line, u.end_line, u.relevance, u.revision)
-                    for g in release.gold
-                    for i, u in enumerate(g.units)
-                ],
-            )
-            integrity.keep_release(self._db)
+        releases.keep(self._db, release, corpus_revisions)
+
+    def release(self) -> Release:
+        """Returns the release as it was imported, without the fields that nothing here needs."""
+        return releases.read(self._db)
 
     def first_seen(self, ref: str) -> tuple[str, str] | None:
         """Returns (lasting reference, fingerprint) of what a reference meant when it was first taken in."""
@@ -489,9 +453,5 @@ class Store:
         return integrity.problems(self._db)
 
 
-_UNIT_COLUMNS = (
-    *("image", "query", "ordinal", "unit_key", "path", "symbol", "fqmn"),
-    *("start_line", "end_line", "relevance", "revision"),
-)
 _PAIR_SCHEMA = pa.schema([("oid", pa.string()), ("dialect", pa.string()), ("rules", pa.string())])
 _RULES_SCHEMA = pa.schema([("dialect", pa.string()), ("rules", pa.string())])
