@@ -19,6 +19,7 @@ import click
 from quarry_harness import __version__
 from quarry_harness.cli.look import chunks, compare, models, status, verify
 from quarry_harness.cli.options import OK
+from quarry_harness.cli.tell import report, show
 from quarry_harness.cli.work import canonicalize, checkout, chunk, evaluate, fetch, gc, run
 from quarry_harness.errors import EnvironmentProblem, QuarryError
 
@@ -73,7 +74,10 @@ def cli() -> None:
     """
 
 
-for _command in (run, fetch, chunk, canonicalize, evaluate, models, compare, verify, status, chunks, checkout, gc):
+for _command in (
+    *(run, fetch, chunk, canonicalize, evaluate, models, compare, report, show),
+    *(verify, status, chunks, checkout, gc),
+):
     cli.add_command(_command)
 
 

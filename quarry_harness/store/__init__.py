@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from quarry_harness.errors import EnvironmentProblem, UsageError
-from quarry_harness.store import content, upkeep
+from quarry_harness.store import content, reading, upkeep
 from quarry_harness.store.database import Database, Row
 from quarry_harness.types import GoldUnit, Release
 
@@ -403,6 +403,10 @@ class Store:
             " FROM entry e JOIN chunk c USING (blob) WHERE e.revision = ?" + restriction + _CORPUS_ORDER,
             parameters,
         )
+
+    def sources(self, wanted: Iterable[Row], kinds: Iterable[str] | None) -> list[Row]:
+        """Returns (number, path, name, text) of the chunks at those places, as far as they are here."""
+        return reading.sources(self._db, wanted, kinds)
 
     # -- resolutions and runs -----------------------------------------------------------------------------------------
 
