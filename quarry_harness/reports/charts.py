@@ -177,25 +177,26 @@ def stack(document: Mapping[str, Any], of: str) -> str:
         whole, y, x = sum(counts.values()), area.top + 40 * place + 6, area.left
         parts.append(_label(called[run], area.left - 12, y + 14))
         for number, (name, words) in enumerate(tables.OUTCOMES.items()):
-            if not counts[name]:
-                continue
-            width = (area.right - area.left) * counts[name] / whole
-            parts.append(
-                f'<rect class="bar o{number}" x="{_n(x)}" y="{_n(y)}" width="{_n(width)}" height="28"'
-                f" {_fill('q', number)}/>"
-            )
-            if width > 9 + 8 * len(str(counts[name])):
-                box = 8.0 * len(str(counts[name])) + 8
-                parts.append(
-                    f'<rect class="plate" x="{_n(x + width / 2 - box / 2)}" y="{_n(y + 6)}" width="{_n(box)}"'
-                    ' height="16" rx="3"/>'
-                )
-                parts.append(_text(str(counts[name]), x + width / 2, y + 14, "value", "middle"))
-            share = f"{100 * counts[name] / whole:.1f}%"
-            parts.append(_hover(f"{called[run]}: {counts[name]} of {whole} {of} {words} ({share})", x, y, width, 28))
-            x += width
+            if counts[name]:
+                width = (area.right - area.left) * counts[name] / whole
+                share = f"{counts[name]:,} of {whole:,} {of} {words} ({100 * counts[name] / whole:.1f}%)"
+                parts += _segment(f"{counts[name]:,}", f"{called[run]}: {share}", number, x, y, width)
+                x += width
         parts.append(_text(f"{whole:,} {of}", area.right + 10, y + 14, "small"))
     return _figure(f"Where the {of} of each run end, in percent", _WIDTH, area.bottom + 34, parts)
+
+
+def _segment(count: str, words: str, outcome: int, x: float, y: float, width: float) -> Iterator[str]:
+    """A part of a whole, with its number where that fits."""
+    yield (
+        f'<rect class="bar o{outcome}" x="{_n(x)}" y="{_n(y)}" width="{_n(width)}" height="28" {_fill("q", outcome)}/>'
+    )
+    box = 8.0 * len(count) + 8
+    if width > box:
+        left = x + width / 2 - box / 2
+        yield f'<rect class="plate" x="{_n(left)}" y="{_n(y + 6)}" width="{_n(box)}" height="16" rx="3"/>'
+        yield _text(count, x + width / 2, y + 14, "value", "middle")
+    yield _hover(words, x, y, width, 28)
 
 
 class _Area:

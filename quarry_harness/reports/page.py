@@ -124,7 +124,9 @@ def _languages(document: Mapping[str, Any]) -> str:
 
 
 def _baseline(document: Mapping[str, Any], against: Table) -> str:
-    return _at(lambda k: _scroll(charts.duel(document, f"recall@{k}"), "Won and lost"), "recall@{k}") + _table(against)
+    return _at(lambda k: _scroll(charts.duel(document, f"recall@{k}"), "Won and lost"), "recall@{k}") + _numbers(
+        against
+    )
 
 
 def _failures(document: Mapping[str, Any]) -> str:

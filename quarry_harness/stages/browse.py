@@ -21,7 +21,7 @@ class Limits:
     hits: int = 5  # results a query and run
     lines: int = 60  # of one source
     letters: int = 240  # of one line
-    query_bytes: int = 16_000_000
+    query_bytes: int = 24_000_000
     source_bytes: int = 12_000_000
 
 
@@ -41,12 +41,12 @@ def browse(workspace: Path, runs: Sequence[KeptRun], limits: Limits | None = Non
     hits = [top_hits(run.folder, limits.hits, ids) for run in runs]
     shelf = _Shelf(limits)
     queries: list[dict[str, Any]] = []
-    size = 0
+    spent = 0
     for several in zip(*rows, strict=True):
         place = len(queries)
         entry = _entry(several, [column[place] for column in worst], hits, runs, shelf)
-        size += len(json.dumps(entry))
-        if size > limits.query_bytes:
+        spent += len(json.dumps(entry))
+        if spent + shelf.bytes > limits.query_bytes:
             break
         queries.append(entry)
     shelf.fill(workspace)
@@ -118,6 +118,7 @@ class _Shelf:
         self._turns: list[int] = []  # of each document: those of low turns come first where room is short
         self.rows: list[list[Any]] = []
         self.sources: list[list[Any]] = []
+        self.bytes = 0  # about what `rows` will take
         self.left_out = 0
         self.missing = 0
 
@@ -125,6 +126,7 @@ class _Shelf:
         number = self._numbers.setdefault((document, profile), len(self._numbers))
         if number == len(self._turns):
             self._turns.append(turn)
+            self.bytes += len(document[2]) + 20
         self._turns[number] = min(turn, self._turns[number])
         return number
 
