@@ -192,7 +192,7 @@ def test_an_mteb_file_is_of_one_run_and_has_its_numbers(demo_workspace: Path, qu
     assert scores["main_score"] == scores["recall_at_5"] == result["measures"]["recall@5"]
     assert scores["ndcg_at_10"] == result["measures"]["nDCG@10"]
     assert (scores["hf_subset"], document["task_name"], document["mteb_version"]) == ("default", "Quarry", None)
-    assert {"eng-Latn", "go-Code"} <= set(scores["languages"])
+    assert {"eng-Latn", "go-Code", "c#-Code", "c++-Code"} <= set(scores["languages"])
     keep(tmp_path, "a-1", QUERIES)
     keep(tmp_path, "b-1", QUERIES)
     done = quarry("report", "-w", tmp_path, "--format", "mteb")

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from quarry_harness.errors import UsageError
+from quarry_harness.types import LANGUAGES
 
 # MTEB's names of the measures that both have; ours keep their own names beside.
 _NAMES = {"nDCG": "ndcg", "AP": "map", "RR": "mrr", "hit": "hit_rate", "nDCG_binary": "ndcg_binary"}
@@ -37,7 +38,7 @@ def mteb(results: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
             "test": [
                 {
                     "hf_subset": "default",
-                    "languages": ["eng-Latn", *(f"{language}-Code" for language in languages)],
+                    "languages": ["eng-Latn", *(f"{LANGUAGES.get(name, name).lower()}-Code" for name in languages)],
                     "main_score": measures[MAIN],
                     **scores,
                     "confidence_intervals": {
