@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from report_runs import REVISION, Asked, keep
 
 from quarry_harness import measures
-from quarry_harness.errors import InvalidInputError
+from quarry_harness.errors import InvalidInputError, UsageError
 from quarry_harness.reports.markdown import latex, markdown
 from quarry_harness.reports.page import html
 from quarry_harness.runs import document_ids, read_result
@@ -327,6 +327,16 @@ def test_a_query_may_be_cut_short_if_it_is_alone(tmp_path: Path, quarry: Quarry)
     assert (several.code, "2 queries begin with 't2': t2::q1, t2::q2" in several.err) == (2, True)
     none = quarry("show", "t9", "-w", tmp_path)
     assert (none.code, "no query 't9' in base-1" in none.err) == (2, True)
+
+
+def test_the_commit_of_a_query_may_be_cut_short(tmp_path: Path) -> None:
+    tasks = ("1a2b3c4d-1", "1a2b3c4d-2", "1a9b3c4d-2")
+    keep(tmp_path, "base-1", [Asked((1,), task=task) for task in tasks])
+    assert show(tmp_path, "1a2b-2::q1", [], 1, 0)["query_id"] == "1a2b3c4d-2::q1"
+    assert show(tmp_path, "1a9", [], 1, 0)["query_id"] == "1a9b3c4d-2::q2"
+    for vague in ("1a2b", "", "-2::q1", "1a2b-2"):
+        with pytest.raises(UsageError):
+            show(tmp_path, vague, [], 1, 0)
 
 
 def test_units_that_are_not_found_say_why(tmp_path: Path, quarry: Quarry) -> None:

@@ -58,7 +58,8 @@ def _write(output: Path, text: str) -> None:
 
 
 def _report(workspace: Path, names: tuple[str, ...], form: str, baseline: str | None) -> str:
-    from quarry_harness.reports import markdown, mteb, page
+    from quarry_harness.report import HEADLINE
+    from quarry_harness.reports import markdown, mteb, page, tables
     from quarry_harness.runs import json_text
     from quarry_harness.stages.browse import browse
     from quarry_harness.stages.survey import open_runs, survey
@@ -70,7 +71,7 @@ def _report(workspace: Path, names: tuple[str, ...], form: str, baseline: str | 
     if form == "html":
         return page.html(document, browse(workspace, runs))
     if form == "json":
-        return json_text(document)
+        return json_text({"title": HEADLINE, "warnings": tables.warnings(document), **document})
     return markdown.latex(document) if form == "latex" else markdown.markdown(document)
 
 
@@ -86,7 +87,8 @@ def _report(workspace: Path, names: tuple[str, ...], form: str, baseline: str | 
 def show(workspace: Path, as_json: bool, query: str, runs: tuple[str, ...], top: int, lines: int) -> int:
     """Show one query: its gold units with their rank in each run, and the best results with their source.
 
-    QUERY_ID may be cut short as long as one query alone begins so. A * stands before a result that is gold.
+    QUERY_ID may be cut short as long as one query alone is meant, also within its commit: 1a2b3c4d-2::q1. A * stands
+    before a result that is gold.
     """
     from quarry_harness.reports.terminal import shown
     from quarry_harness.stages.show import show as show_stage

@@ -19,7 +19,10 @@ _LATEX = {
 
 def markdown(document: Mapping[str, Any]) -> str:
     """Returns the report as GitHub's Markdown."""
-    parts = [f"## {HEADLINE}", _escaped(tables.scope(document)) + ".", _table(tables.leaderboard(document))]
+    parts = [f"## {HEADLINE}", _escaped(tables.scope(document)) + "."]
+    warnings = tables.warnings(document)
+    parts += ["\n".join(f"- **{_escaped(line)}**" for line in warnings)] if warnings else []
+    parts += [_table(tables.leaderboard(document))]
     against = tables.against(document)
     parts += ["### Against the baseline", _table(against)] if against else []
     parts += ["### By language", _table(tables.grouped(document, "languages", (5, 20)))]
@@ -53,7 +56,13 @@ def latex(document: Mapping[str, Any]) -> str:
     It is a `table` environment for \input; values are percent, with their intervals below in \scriptsize.
     """
     table = tables.leaderboard(document)
-    comments = [HEADLINE, tables.scope(document), *tables.method(document), *tables.notes(document)]
+    comments = [
+        HEADLINE,
+        tables.scope(document),
+        *tables.method(document),
+        *tables.warnings(document),
+        *tables.notes(document),
+    ]
     header = " & ".join(_tex(name) for name in table.header)
     return "\n".join(
         [

@@ -36,6 +36,7 @@ def html(document: Mapping[str, Any], browser: Mapping[str, Any]) -> str:
         title=escape(f"{HEADLINE}: {tables.scope(document)}"),
         headline=escape(HEADLINE),
         scope=escape(tables.scope(document)),
+        warnings="".join(f'<p class="warning">⚠ {escape(line)}</p>' for line in tables.warnings(document)),
         definition=escape(tables.DEFINITION),
         generator=f"quarry-harness {__version__}",
         style=style,

@@ -173,15 +173,11 @@ def accounts(document: Mapping[str, Any]) -> Table:
     return Table("What each run says of itself.", header, rows)
 
 
-def notes(document: Mapping[str, Any]) -> list[str]:
-    """Returns what a reader must know before believing a number."""
+def warnings(document: Mapping[str, Any]) -> list[str]:
+    """Returns why these numbers are not those of a whole release, or not of whole data: to stand at the top."""
     comparison = document["comparison"]
-    lines = [
-        "An unresolved unit and a query without a result count as not found; a query without a gold unit is left out"
-        f" of every mean ({comparison['queries_without_gold']} here)."
-    ]
     called = names(document)
-    lines += [
+    lines = [
         f"{called[run['run_id']]} is on a selection{selection_words(run['filters'] or {})}: {run['tasks']} of the"
         f" release's {run['release_tasks']} tasks; it is not comparable with results on the whole release."
         for run in document["runs"]
@@ -194,6 +190,27 @@ def notes(document: Mapping[str, Any]) -> list[str]:
             for run in comparison["runs"]
             if run["queries_not_compared"]
         ]
+    for run in document["runs"]:
+        if run["revisions_missing"]:
+            lines.append(
+                f"{called[run['run_id']]}: {run['revisions_missing']} of {run['revisions']} revisions are missing, and"
+                " nothing can be found in them."
+            )
+        if run["unresolved_units"]:
+            lines.append(
+                f"{called[run['run_id']]}: {run['unresolved_units']} of {run['units']} gold units are unresolved, and"
+                " count as not found."
+            )
+    return lines
+
+
+def notes(document: Mapping[str, Any]) -> list[str]:
+    """Returns how to read the numbers, after the warnings."""
+    comparison = document["comparison"]
+    lines = [
+        "An unresolved unit and a query without a result count as not found; a query without a gold unit is left out"
+        f" of every mean ({comparison['queries_without_gold']} here)."
+    ]
     if comparison["differing_settings"]:
         lines.append(f"Beside the model, the runs differ in: {printable(', '.join(differing(comparison)))}.")
     depths = sorted({run["depth"] for run in document["runs"]})

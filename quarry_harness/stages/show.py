@@ -20,10 +20,10 @@ _LETTERS = 500  # of one line of source
 def show(workspace: Path, query: str, names: Sequence[str], top: int, lines: int) -> dict[str, Any]:
     """Returns a query's document: gold units with their rank in each run, and each run's best results.
 
-    query: a query id, or how exactly one begins. names: runs, all of the workspace where there is none. top: results a
-    run; lines: of the source of each (0 = no source). A rank is 0 where the unit is not in the ranking, and missing
-    where the run has no such unit (a run of the other image). Raises UsageError where no run has the query, or several
-    queries begin so, and what `places` raises.
+    query: a query id, or how exactly one begins, also with its commit cut short (1a2b3c-2::q1). names: runs, all of the
+    workspace where there is none. top: results a run; lines: of the source of each (0 = no source). A rank is 0 where
+    the unit is not in the ranking, and missing where the run has no such unit (a run of the other image). Raises
+    UsageError where no run has the query or several queries are meant, and what `places` raises.
     """
     runs = open_runs(workspace, names, None)
     query_id = _the_one(query, runs)
@@ -66,7 +66,12 @@ def _the_one(query: str, runs: Sequence[KeptRun]) -> str:
     ids: set[str] = {name for run in runs for name in run.rows["query_id"].to_pylist()}
     if query in ids:
         return query
-    alike = sorted(name for name in ids if name.startswith(query)) if query else []
+    head, dash, rest = query.partition("-")
+    alike = sorted(
+        name
+        for name in ids
+        if head and (name.startswith(query) or (rest and name.startswith(head) and name.endswith(dash + rest)))
+    )
     if len(alike) == 1:
         return alike[0]
     names = ", ".join(run.run_id for run in runs)
