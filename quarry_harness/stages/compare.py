@@ -158,7 +158,7 @@ def _check_gold(runs: Sequence[KeptRun], rows: Sequence[pa.Table]) -> None:
                 unit = min(set(one) ^ set(other) or set(one))[0]
                 raise InvalidInputError(
                     f"{query}: {runs[0].run_id} and {run.run_id} have different gold units ({unit}).",
-                    "Compare runs of one release and one image.",
+                    "Name runs of one release and one image.",
                 )
 
 
