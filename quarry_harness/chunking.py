@@ -15,6 +15,7 @@ import time
 from bisect import bisect_left
 from collections.abc import Iterable
 from functools import cache
+from importlib import import_module
 from importlib.metadata import version
 from operator import attrgetter, itemgetter
 from typing import cast
@@ -41,14 +42,14 @@ from quarry_harness.types import Chunk, ParsedBlob
 MAX_BLOB_BYTES = 4 * 1024 * 1024
 
 # A parse is given up after this many progress reports of the parser. It counts work, not time, so that every machine
-# gives up on the same files; a report is about 100 parser actions and at most 8 KB of tree. Real code makes 5,000 to
+# gives up on the same files; a report is about 100 parser actions and at most 10 KB of tree. Real code makes 5,000 to
 # 22,000 reports a megabyte, a single array of 1.5 million numbers 150,000.
 PARSE_STEPS = 200_000
 # And after this many seconds, whatever it did: the one limit that depends on the machine.
 PARSE_LIMIT_S = 30.0
 
 # The parser's reports cost 2% to 4% of a parse, more in Scala; a blob as small as this cannot take long without them.
-SMALL_BLOB_BYTES = 16 * 1024
+SMALL_BLOB_BYTES = 8 * 1024
 
 # How many signs that a grammar finds ambiguous one statement may have, comments and strings apart.
 MAX_AMBIGUOUS_SIGNS = 1_000
@@ -104,10 +105,9 @@ def fingerprint(dialect: str) -> str:
     """
     rules = RULES_OF_DIALECT[dialect]
     described_in = sys.modules[_module_of(rules)]
-    parts = [dialect, rules.grammars[dialect], str(_language(dialect).abi_version)]
-    parts += [f"{package} {version(package)}" for package in ("tree-sitter", "tree-sitter-language-pack")]
-    if dialect == "csharp":  # the pack takes this grammar from a package of its own
-        parts.append(f"tree-sitter-c-sharp {version('tree-sitter-c-sharp')}")
+    parts = [dialect, rules.grammars[dialect], str(grammar(dialect).abi_version)]
+    grammar_from = rules.package or "tree-sitter-language-pack"
+    parts += [f"{package} {version(package)}" for package in ("tree-sitter", grammar_from)]
     parts += [inspect.getsource(module) for module in (described_in, languages.rules, sys.modules[__name__])]
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
 
@@ -162,13 +162,17 @@ def _has_many_in_a_statement(data: bytes, signs: bytes) -> bool:
 
 
 @cache
-def _language(dialect: str) -> Language:
-    return get_language(cast(SupportedLanguage, RULES_OF_DIALECT[dialect].grammars[dialect]))
+def grammar(dialect: str) -> Language:
+    """Returns the grammar that this dialect is parsed with: the pack's, or that of the description's own package."""
+    rules = RULES_OF_DIALECT[dialect]
+    if rules.package:
+        return Language(import_module(rules.package.replace("-", "_")).language())
+    return get_language(cast(SupportedLanguage, rules.grammars[dialect]))
 
 
 def _parse(data: bytes, dialect: str) -> Tree:
     """A tree, or TimeoutError."""
-    parser = Parser(_language(dialect))
+    parser = Parser(grammar(dialect))
     if len(data) <= SMALL_BLOB_BYTES:
         return parser.parse(data)
     steps = 0
@@ -177,7 +181,7 @@ def _parse(data: bytes, dialect: str) -> Tree:
     def give_up(_offset: int, _has_error: bool) -> bool:
         nonlocal steps
         steps += 1
-        return steps > PARSE_STEPS or (steps % 64 == 0 and time.monotonic() > deadline)
+        return steps > PARSE_STEPS or (steps % 8 == 0 and time.monotonic() > deadline)
 
     view = memoryview(data)
     try:
@@ -288,12 +292,10 @@ class _Walk:
         else:
             self._add(*step)
 
-    def _add(
-        self, node: Node, kind: str, name: str, scope: Scope, body: Node | None, before: Node | None = None
-    ) -> None:
+    def _add(self, node: Node, kind: str, name: str, scope: Scope, body: Node | None, last: Node | None = None) -> None:
         if not name or name in self.rules.drop_names:
             return
-        last = node if before is None else (before.prev_sibling or node)
+        last = last or node
         self.found.append(
             Chunk(
                 self.rules.language,

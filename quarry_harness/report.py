@@ -136,7 +136,28 @@ def _accounts(result: Mapping[str, Any]) -> str:
         lines.append(
             f"queries without a gold unit: {result['queries_without_gold']} (nothing to find: left out of every mean)"
         )
+    for name, counts in result.get("texts", {}).items():
+        lines.append(
+            f"longer than {name} takes, and cut: {counts['documents_cut']} of {counts['documents']} documents,"
+            f" {counts['queries_cut']} of {counts['queries']} queries"
+        )
+    model = result["settings"]["model"]
+    lines += [_setting(part) for part in model.get("parts", [model]) if "dimension" in part]
     return "\n".join(lines)
+
+
+def _setting(model: Mapping[str, Any]) -> str:
+    """What an embedding model was in this run: all that two numbers under one name could differ by."""
+    facts = [f"{model['dimension']} dimensions kept as {model['stored_as']}"]
+    for key, words in (("revision", "revision {}"), ("dtype", "computed in {}"), ("pooling", "{} pooling")):
+        facts += [words.format(model[key])] if model.get(key) else []
+    facts += [f"at most {model['max_tokens']} tokens"] if model.get("max_tokens") else []
+    facts += [
+        f"{model[f'{role}_prompt']!r} before each {role}"
+        for role in ("query", "document")
+        if model.get(f"{role}_prompt")
+    ]
+    return f"{model['name']}: {model.get('similarity', 'cosine')} of {', '.join(facts)}"
 
 
 def _reasons(result: Mapping[str, Any]) -> str:
@@ -299,6 +320,19 @@ def evaluated(document: Mapping[str, Any]) -> str:
     """Returns one line about a finished evaluation."""
     verb = "nothing to do, run" if document["done_before"] else "run"
     return f"eval: {verb} {document['run_id']} is in {document['folder']}"
+
+
+def to_embed(plan: Mapping[str, Any]) -> str:
+    """Returns what a run would have to embed first, a line a model."""
+    lines = []
+    for row in plan["models"]:
+        exact = "" if row["token_count"] in ("exact", "") else f" ({row['token_count']})"
+        cost = "no price is known" if row["cost_usd"] is None else f"about ${row['cost_usd']:.2f}"
+        lines.append(
+            f"{row['model']}: {row['texts']} texts to embed, {row['tokens']} tokens{exact}; the longest has"
+            f" {row['longest_tokens']}, {row['cut']} would be cut; {cost}"
+        )
+    return "\n".join(lines) or "nothing to embed: the model reads words"
 
 
 def checks(rows: Sequence[Any]) -> str:

@@ -33,31 +33,35 @@ _SAFE = "!\"#$&'()*+,/:;<=>?@[\\]^`{|}"
 def document_ids(rows: Iterable[tuple[str, str, int, int]]) -> list[str]:
     """Returns one id a chunk of a corpus: `path:name:start-end`, the tail of a gold unit's unit_key.
 
-    rows: (path, name, start line, end line) in corpus order. White space, "%" and what is not ASCII are
-    percent-encoded, as UTF-8. Chunks that would share an id (two functions of one name on one line) get ~2, ~3, ... in
-    corpus order.
+    rows: (path, name, start line, end line) in corpus order. Ids are encoded. Chunks that would share an id (two
+    functions of one name on one line) get ~2, ~3, ... in corpus order.
     """
     seen: dict[str, int] = {}
     ids = []
     for path, name, start, end in rows:
-        base = quote(f"{path}:{name}:{start}-{end}", safe=_SAFE)
+        base = encoded(f"{path}:{name}:{start}-{end}")
         seen[base] = seen.get(base, 0) + 1
         ids.append(base if seen[base] == 1 else f"{base}~{seen[base]}")
     return ids
 
 
-def trec_line(query_id: str, document_id: str, rank: int, score: float, tag: str) -> str:
-    """Returns one line of a TREC run; the score has as many digits as its float32 needs, and no more."""
-    return f"{quote(query_id, safe=_SAFE)} Q0 {document_id} {rank} {_shortest(score)} {tag}\n"
+def trec_line(query_id: str, document_id: str, rank: int, score: np.floating[Any], tag: str) -> str:
+    """Returns one line of a TREC run; the score has as many digits as its float type needs, and no more."""
+    return f"{encoded(query_id)} Q0 {document_id} {rank} {_shortest(score)} {tag}\n"
+
+
+def encoded(name: str) -> str:
+    """Returns an id as a TREC file has it: white space, "%" and what is not ASCII percent-encoded, as UTF-8."""
+    return quote(name, safe=_SAFE)
 
 
 def qrels_line(query_id: str, document_id: str, relevance: str) -> str:
     """Returns one line of TREC qrels."""
-    return f"{quote(query_id, safe=_SAFE)} 0 {document_id} {GRADES[relevance]}\n"
+    return f"{encoded(query_id)} 0 {document_id} {GRADES[relevance]}\n"
 
 
-def _shortest(score: float) -> str:
-    return np.format_float_positional(np.float32(score), unique=True, trim="0")
+def _shortest(score: np.floating[Any]) -> str:
+    return np.format_float_positional(score, unique=True, trim="0")
 
 
 def json_text(document: Any) -> str:

@@ -22,10 +22,10 @@ from pathlib import Path
 from statistics import median
 
 from tree_sitter import Parser
-from tree_sitter_language_pack import get_language
 
+from quarry_harness.chunking import grammar
 from quarry_harness.git import run_git
-from quarry_harness.languages import LANGUAGE_OF_DIALECT, RULES_OF_DIALECT, dialect_of_path, reads_headers_as_cpp
+from quarry_harness.languages import LANGUAGE_OF_DIALECT, dialect_of_path, reads_headers_as_cpp
 from quarry_harness.stages.chunk import chunk
 from quarry_harness.stages.workspace import repository_folder
 from quarry_harness.store import Store
@@ -85,7 +85,7 @@ def stage_seconds(workspace: Path, jobs: int) -> tuple[float, int]:
 
 def parse_seconds(files: list[tuple[bytes, str]]) -> float:
     """Seconds of the bare parser on the files, in memory."""
-    parsers = {d: Parser(get_language(RULES_OF_DIALECT[d].grammars[d])) for _, d in files}  # type: ignore[arg-type]
+    parsers = {d: Parser(grammar(d)) for _, d in files}
     started = time.perf_counter()
     for data, dialect in files:
         parsers[dialect].parse(data)

@@ -10,6 +10,7 @@ from quarry_harness import chunking
 from quarry_harness.chunking import chunk_blob
 from quarry_harness.languages import PROFILES
 from quarry_harness.languages.csharp import mask_directives
+from quarry_harness.languages.scala import mask_names
 
 QUARRY = PROFILES["quarry"] or frozenset()
 
@@ -178,3 +179,92 @@ def test_java_classes_in_bodies_whatever_their_arguments() -> None:
 def test_scala_members_of_an_anonymous_class_are_chunks_and_local_defs_are_not() -> None:
     source = "object O {\n  def f = {\n    def local = 1\n    new T {\n      def g = 2\n    }\n  }\n}\n"
     assert [(name, start, end) for _, name, _, start, end in chunks(source, "scala")] == [("O.f", 2, 7), ("O.g", 5, 5)]
+
+
+def scala(source: str) -> list[tuple[str, int, int]]:
+    return [(name, start, end) for _, name, _, start, end in chunks(source, "scala")]
+
+
+@pytest.mark.parametrize(
+    "head", ["class C", "trait C[A]\n  extends X[A]\n  with Y", "object C", "case class C(x: Int)"]
+)
+def test_scala_types_whose_brace_is_on_the_next_line(head: str) -> None:
+    first = head.count("\n") + 3
+    source = f"{head}\n{{\n  def f() = 1\n  def g: Int\n}}\nclass D {{ def h = 2 }}\n"
+    assert scala(source) == [("C.f", first, first), ("C.g", first + 1, first + 1), ("D.h", first + 3, first + 3)]
+
+
+@pytest.mark.parametrize("own", ["self =>", "self: X with Y =>", "this: X =>", "_ : X =>"])
+def test_scala_types_that_name_themselves(own: str) -> None:
+    members = "def f: Int\n\n  /** Two. */\n  def g = {\n    2\n  }\n}\n"
+    assert scala(f"trait T {{\n  {own}\n\n  {members}") == [("T.f", 4, 4), ("T.g", 7, 9)]
+    assert scala(f"trait T\n{{ {own}\n  {members}") == [("T.f", 3, 3), ("T.g", 6, 8)]
+    assert scala(f"trait T {{ {own}\n  {members}") == [("T.f", 2, 2), ("T.g", 5, 7)]
+
+
+def test_scala_procedures_whose_brace_is_on_the_next_line() -> None:
+    source = (
+        "class C\n{\n  def f(x: Int)\n  {\n    g(x)\n  }\n  def this(x: Int)\n  { this() }\n"
+        "  def abstracted: Unit\n  { println() }\n  def apart()\n\n  { println() }\n}\n"
+    )
+    assert scala(source) == [("C.f", 3, 6), ("C.C", 7, 8), ("C.abstracted", 9, 9), ("C.apart", 11, 11)]
+
+
+@pytest.mark.parametrize(
+    "parents",
+    ["X", "X(1)", "X with R", "X\n    with R", "X[A](1) with R[B]", "\n  X", "{ val early = 1 } with X"]
+    + ["{ val early = 1 }\n    with p.X(1, 2)\n    with R"],
+)
+def test_scala_anonymous_classes_whatever_their_parents(parents: str) -> None:
+    line = parents.count("\n") + 3
+    source = f"object O {{\n  val x = new {parents} {{\n    def f = {{ def local = 1; local }}\n  }}\n  def g = 1\n}}\n"
+    assert scala(source) == [("O.f", line, line), ("O.g", line + 2, line + 2)]
+
+
+@pytest.mark.parametrize(
+    "member",
+    ["if (a) { val b = %s } else c", "a match { case 1 => %s }", "a = %s", "a += %s", "for (a <- b) { %s }", "f(a, %s)"]
+    + ["while (a) { %s }", "do { %s } while (a)", "try { %s } catch { case _ => }", "throw %s", "(%s)", "{ %s }", "%s"]
+    + ["a.b = c => %s", "(%s).foo", "f { %s }", "lazy val (a, b) = %s", "var a: A = (%s, 1)", 's"${%s}"', "(%s: A)"]
+    + ["class B extends A(%s)", "class B(a: A = %s)", "object B { f(%s) }"],
+)
+def test_scala_anonymous_classes_wherever_a_template_has_them(member: str) -> None:
+    source = f"class C {{\n  {member % 'new I { def f = 1 }'}\n  def g = 2\n}}\n"
+    assert [(name.rpartition(".")[2], start, end) for name, start, end in scala(source)] == [("f", 2, 2), ("g", 3, 3)]
+
+
+def test_scala_anonymous_classes_among_parameters_and_what_is_no_class() -> None:
+    source = (
+        "class C {\n  def f(x: I = new I { def g = 1 }) = 1\n  type T = { def no: Int }\n  val v: { def no: Int } = w\n"
+        "  val z = { class Local { def no = 1 }; def no = 2 }\n}\n"
+    )
+    assert scala(source) == [("C.f", 2, 2), ("C.g", 2, 2)]
+
+
+def test_scala_names_that_are_keywords_in_scala_3() -> None:
+    source = (
+        "class C {\n  def inline(given: Int) = given\n  def f(enum: E) = {\n    val given = enum.next\n"
+        "    enum.read(inline(1))\n  }\n  def g = inline { 2 }\n}\n"
+    )
+    assert scala(source) == [("C.inline", 2, 2), ("C.f", 3, 6), ("C.g", 7, 7)]
+    assert scala("enum E {\n  case A, B\n  inline def f(x: Int) = ???\n}\ngiven o: Ord[Int] with\n  def g = 1\n") == [
+        ("E.f", 3, 3),
+        ("o.g", 6, 6),
+    ]
+
+
+@given(st.text(alphabet="enumgivenline =.(:)[`\n", max_size=60))
+def test_scala_masks_keep_every_offset(source: str) -> None:
+    masked = mask_names(source.encode())
+    assert masked.lower() == source.encode()
+
+
+def test_scala_names_keep_their_backquotes_as_the_labels_do() -> None:
+    source = "class `A b` {\n  def `type` = 1\n  def `this` = 2\n  def this(x: Int) = this()\n}\n"
+    assert scala(source) == [("`A b`.`type`", 2, 2), ("`A b`.`this`", 3, 3), ("`A b`.`A b`", 4, 4)]
+
+
+def test_scala_an_indented_body_ends_where_the_next_member_begins() -> None:
+    # The labels have these ends, too: the grammar's body ends with the line break before the next word.
+    source = "class C {\n  def f =\n    1\n\n  // About g.\n  def g =\n    2\n}\n"
+    assert scala(source) == [("C.f", 2, 6), ("C.g", 6, 8)]

@@ -13,6 +13,7 @@ from conftest import Ended
 from ir_measures import R
 
 from quarry_harness.demo import build_mirror, release_folder
+from quarry_harness.models import Choice
 from quarry_harness.stages.evaluate import evaluate
 
 Quarry = Callable[..., Ended]
@@ -291,7 +292,7 @@ def test_an_interrupted_evaluation_goes_on_with_the_corpora_it_has_not_searched(
     def note(_done: int, _total: int, words: str) -> None:
         seen.append(words)
 
-    arguments = ("bm25", "preimage", "quarry", 100)
+    arguments = (Choice("bm25"), "preimage", "quarry", 100)
     with pytest.raises(KeyboardInterrupt):
         evaluate(workspace, *arguments, stop_after_five)
     assert not (workspace / "runs").exists()

@@ -142,17 +142,52 @@ def source(options: dict[str, Any], *, retry_missing: bool = False) -> Any:
 
 
 def model_options(command: Command) -> Command:
-    """Adds --model and --depth: passes `model` and `depth`."""
-    command = click.option(
-        "--depth",
-        type=click.IntRange(min=50),
-        default=100,
-        show_default=True,
-        help="Results kept for each query; recall@50 needs 50.",
-    )(command)
-    return click.option("--model", default="bm25", show_default=True, metavar="NAME", help="The retriever: bm25.")(
-        command
-    )
+    """Adds --depth, --model and what may be said about a model: passes `depth`, and what `choice` takes."""
+    for option in reversed(
+        [
+            click.option(
+                "--model",
+                default="bm25",
+                show_default=True,
+                metavar="NAME",
+                help="A name that `quarry models` lists, a folder, a file, OWNER/NAME of the hub; A+B fuses two.",
+            ),
+            click.option("--dimension", type=click.IntRange(min=1), metavar="N", help="Keep the first N numbers."),
+            click.option("--dtype", metavar="TYPE", help="What a transformer computes in: float32, bf16 or fp16."),
+            click.option("--max-tokens", type=click.IntRange(min=1), metavar="N", help="Cut longer texts."),
+            click.option("--revision", metavar="SHA", help="A commit of the hub."),
+            click.option("--query-prompt", metavar="TEXT", help="What is put before every query."),
+            click.option("--document-prompt", metavar="TEXT", help="What is put before every document."),
+            click.option("--trust-remote-code", is_flag=True, default=None, help="Let a model run its own code."),
+            click.option("--base-url", metavar="URL", help="A server that speaks OpenAI's protocol."),
+            click.option("--key-env", metavar="NAME", help="The environment variable that holds the server's key."),
+            click.option("--kind", metavar="KIND", help="What a model of your own is, where its name does not say."),
+            click.option(
+                "--stored-as",
+                type=click.Choice(["float32", "float16"]),
+                default="float32",
+                show_default=True,
+                help="What vectors are kept as; float16 takes half the room.",
+            ),
+            click.option("--max-cost", type=click.FloatRange(min=0), metavar="USD", help="Stop before it costs more."),
+            click.option(
+                "--depth",
+                type=click.IntRange(min=50),
+                default=100,
+                show_default=True,
+                help="Results kept for each query; recall@50 needs 50.",
+            ),
+        ]
+    ):
+        command = option(command)
+    return command
+
+
+def choice(options: dict[str, Any]) -> Any:
+    """Takes the options that name a model, and say something about it, out of a command's options."""
+    from quarry_harness.stages.models import choice_of
+
+    return choice_of(options.pop("model"), options.pop("stored_as"), options.pop("max_cost"), options)
 
 
 def print_result(document: Any, as_json: bool, text: Callable[[], str]) -> None:

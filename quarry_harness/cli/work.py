@@ -11,6 +11,7 @@ from quarry_harness.cli.options import (
     OK,
     WRONG_DATA,
     accept_missing_option,
+    choice,
     image_option,
     jobs_option,
     model_options,
@@ -33,8 +34,8 @@ from quarry_harness.cli.options import (
 @workspace_option
 @output_options
 def run(
-    workspace: Path, as_json: bool, quiet: bool, ref: str | None, image: str, model: str, profile: str,
-    depth: int, jobs: int, accept_missing: bool, **options: Any,
+    workspace: Path, as_json: bool, quiet: bool, ref: str | None, image: str, profile: str, depth: int, jobs: int,
+    accept_missing: bool, **options: Any,
 ) -> int:  # fmt: skip
     """Do all stages: fetch, chunk, canonicalize, eval.
 
@@ -51,7 +52,7 @@ def run(
         "eval": report.evaluated,
     }
     with Console(quiet=quiet) as console:
-        came_from = source(options)
+        came_from, model = source(options), choice(options)
         documents = run_all(
             workspace, ref, _selection(options), image, came_from, jobs, model, profile, depth, console.progress,
             lambda stage, document: console.say(texts[stage](document)), accept_missing=accept_missing,
@@ -147,27 +148,72 @@ def canonicalize(
 
 @click.command("eval")
 @model_options
+@click.option("--dry-run", is_flag=True, help="Count what would be embedded, and its cost where a price is known.")
 @image_option
 @profile_option
 @accept_missing_option
 @workspace_option
 @output_options
 def evaluate(
-    workspace: Path, as_json: bool, quiet: bool, image: str, model: str, profile: str, depth: int, accept_missing: bool
+    workspace: Path, as_json: bool, quiet: bool, image: str, profile: str, depth: int, dry_run: bool,
+    accept_missing: bool, **options: Any,
 ) -> int:  # fmt: skip
     """Rank every query's corpus with a model and measure recall.
 
     The run is kept in the workspace under runs/: the ranking as a TREC run, one row a query as Parquet, and
-    result.json with everything needed to repeat it.
+    result.json with everything needed to repeat it. Vectors are kept under embeddings/: no text is embedded twice.
     """
     from quarry_harness import report
     from quarry_harness.console import Console
+    from quarry_harness.stages.evaluate import dry_run as dry_run_stage
     from quarry_harness.stages.evaluate import evaluate as evaluate_stage
 
     with Console(quiet=quiet) as console:
+        if dry_run:
+            plan = dry_run_stage(
+                workspace, choice(options), image, profile, console.progress, accept_missing=accept_missing
+            )
+            print_result(plan, as_json, lambda: report.to_embed(plan))
+            return OK
         document = evaluate_stage(
-            workspace, model, image, profile, depth, console.progress, accept_missing=accept_missing
+            workspace, choice(options), image, profile, depth, console.progress, accept_missing=accept_missing
         )
+        console.say(report.evaluated(document))
+    print_result(document, as_json, lambda: report.evaluation(document))
+    return WRONG_DATA if document["unresolved_units"] else OK
+
+
+@click.command()
+@click.option(
+    "--run",
+    "file",
+    required=True,
+    metavar="FILE",
+    type=click.Path(path_type=Path),
+    help="A TREC run: query-id Q0 document-id rank score tag.",
+)
+@click.option("--name", metavar="NAME", help="What the system is called. Without it: the run's tag.")
+@image_option
+@profile_option
+@accept_missing_option
+@workspace_option
+@output_options
+def score(
+    workspace: Path, as_json: bool, quiet: bool, file: Path, name: str | None, image: str, profile: str,
+    accept_missing: bool,
+) -> int:  # fmt: skip
+    """Measure the ranking of another system.
+
+    Query ids are the release's, document ids are path:name:start-end as in a run.trec of ours. An unknown id is an
+    error: nothing is scored. Equal scores are ranked in corpus order, as everywhere; the rank column is not read. The
+    result is kept in the workspace under runs/, like one of eval.
+    """
+    from quarry_harness import report
+    from quarry_harness.console import Console
+    from quarry_harness.stages.score import score as score_stage
+
+    with Console(quiet=quiet) as console:
+        document = score_stage(workspace, file, name, image, profile, console.progress, accept_missing=accept_missing)
         console.say(report.evaluated(document))
     print_result(document, as_json, lambda: report.evaluation(document))
     return WRONG_DATA if document["unresolved_units"] else OK

@@ -20,7 +20,7 @@ def _type(node: Node, scope: Scope, source: bytes) -> Iterable[Step]:
     parts = [child for child in children(node) if child.type in _PARTS_OF_A_TYPE]
     if any(part.type == "parameter_list" for part in parts):
         end = next((part for part in parts if part.type != "parameter_list"), None)
-        yield Function(node, "primary_constructor", name, inner, before=end)
+        yield Function(node, "primary_constructor", name, inner, last=end and end.prev_sibling)
 
 
 def _operator(node: Node, scope: Scope, source: bytes) -> Iterable[Step]:
@@ -81,6 +81,7 @@ _TYPES = ("class", "struct", "interface", "record", "record_struct")
 RULES = Rules(
     language="csharp",
     grammars={"csharp": "csharp"},
+    package="tree-sitter-c-sharp",
     extensions={"cs": "csharp", "csx": "csharp"},
     functions={
         "method_declaration": "method",

@@ -33,7 +33,7 @@ class Function(NamedTuple):
     name: str
     scope: Scope
     body: Node | None = None
-    before: Node | None = None  # where the function ends before its node does: at the token before this one
+    last: Node | None = None  # the node whose end is the function's, where that is not its own node's
 
 
 class Enter(NamedTuple):
@@ -74,7 +74,7 @@ class Rules:
     """One language: which nodes are functions, what encloses them, what is walked through."""
 
     language: str
-    grammars: Mapping[str, str]  # dialect -> grammar of the pack
+    grammars: Mapping[str, str]  # dialect -> grammar of the pack, or of the package
     extensions: Mapping[str, str]  # file name extension, lower case -> dialect
     functions: Mapping[str, str] = field(default_factory=dict)  # node type -> kind; "function" in a type is a "method"
     types: frozenset[str] = frozenset()  # what they hold has their name as container
@@ -88,7 +88,8 @@ class Rules:
     drop_names: frozenset[str] = frozenset()  # "functions" that error recovery makes of statements
     name: Callable[[Node, bytes], str] | None = None  # instead of the text of the field `name`
     ambiguous: bytes = b""  # signs of which the grammar's error recovery cannot bear thousands in one statement
-    mask: Callable[[bytes], bytes] | None = None  # what to blank before a second parse of a file with errors
+    package: str = ""  # what to take the grammar from, where that is not the pack: a distribution of one grammar
+    mask: Callable[[bytes], bytes] | None = None  # the bytes, as many, for a second parse of a file with errors
 
 
 def join(left: str, right: str) -> str:

@@ -7,6 +7,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+from quarry_harness import vectors
 from quarry_harness.errors import QuarryError, UsageError
 from quarry_harness.git import damaged_packs, pinned_revisions
 from quarry_harness.hub import locate_release
@@ -17,6 +18,7 @@ from quarry_harness.stages.repositories import left_out, renamed
 from quarry_harness.stages.workspace import (
     HAVE,
     chunk_rules,
+    embeddings_folder,
     listing_state,
     missing_revision,
     repository_folder,
@@ -92,7 +94,8 @@ def _check_workspace(workspace: Path) -> list[Check]:
         for run_id in unrecorded_runs(store, workspace):
             checks.append(Check(f"run {run_id}", None, "this database has no record of it, so nothing to compare with"))
         # Lexical models make no vectors; said, so that nobody takes silence for a check.
-        checks.append(Check("vectors", None, "the workspace has recorded none"))
+        found = list(vectors.verify(embeddings_folder(workspace)))
+        checks += found or [Check("vectors", None, "the workspace has recorded none")]
         checks += _check_repositories(workspace, store)
     return checks
 

@@ -6,8 +6,9 @@ import json
 import platform
 import time
 from collections import Counter, defaultdict
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import asdict, dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -15,20 +16,21 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from quarry_harness import __version__, documents, measures, models, retrieve, runs, significance
-from quarry_harness.documents import document_text
 from quarry_harness.errors import UsageError
-from quarry_harness.languages import PROFILES
-from quarry_harness.retrieve import top_k
-from quarry_harness.runs import GRADES, document_ids, per_query_table, qrels_line, read_result, trec_line, write_run
+from quarry_harness.retrieve import Ranking
+from quarry_harness.runs import GRADES, per_query_table, qrels_line, read_result, trec_line, write_run
+from quarry_harness.stages.ranking import EvalQuery, Listing, Ranked, count_missing, rank_corpora
 from quarry_harness.stages.workspace import (
     HAVE,
     chunk_rules,
     command_line,
     digest,
+    embeddings_folder,
     release_name,
     require_chunked,
     resolution_state,
     run_is_whole,
+    run_name,
     runs_folder,
     source_state,
 )
@@ -37,18 +39,6 @@ from quarry_harness.types import RESAMPLES, SEED, Progress
 
 # Part of every run's identity: raise when the same settings would give other bytes.
 RUN_FORMAT = "1"
-
-
-class EvalQuery(NamedTuple):
-    """A query of the selection as the store gives it."""
-
-    ordinal: int
-    query_id: str
-    repo: str
-    task_id: str
-    language: str
-    text: str
-    revision: str
 
 
 class GoldLabel(NamedTuple):
@@ -77,9 +67,14 @@ class Outcome:
     no_result: str  # "" where there is one, or no gold unit to find
 
 
+Labels = Mapping[int, Sequence[GoldLabel]]
+# Outcomes read from the store together; one is some 20 kB.
+QUERIES_AT_A_TIME = 500
+
+
 def evaluate(
     workspace: Path,
-    model_name: str,
+    choice: models.Choice,
     image: str,
     profile: str,
     depth: int,
@@ -90,128 +85,170 @@ def evaluate(
     """Runs one model over the selection; returns the document of result.json, with run_id, folder and done_before.
 
     depth: how many results a query keeps, at least the largest cutoff. Raises UsageError where the gold is not
-    resolved for the present state of the workspace.
+    resolved for the present state of the workspace, and what models.load and the model's ranking raise.
     """
-    model = models.load(model_name)
     started = time.monotonic()
+    name = models.name_of(choice)
     with Store.open(workspace) as store:
-        revisions = require_chunked(store, image, accept_missing=accept_missing)
-        state = resolution_state(store, image, profile, revisions)
-        if store.meta(f"resolved:{image}:{profile}") != state:
-            raise UsageError(
-                f"The gold units of {image} are not resolved in profile {profile} for what the workspace now holds.",
-                f"First run: {command_line('canonicalize', workspace, image, profile)}",
-            )
-        identity = _identity(store, model, image, profile, depth, state)
-        scope = image if profile == "quarry" else f"{image}-{profile}"
-        run_id = f"{models.check_name(model_name)}-{scope}-{digest(identity)[:12]}"
-        folder = runs_folder(workspace) / run_id
-        if run_is_whole(store, workspace, run_id):
-            return read_result(folder) | {"folder": str(folder), "done_before": True}
-        outcomes = _rank_all(store, model, image, profile, depth, revisions, progress, run_id)
-        result: dict[str, Any] = {"run_id": run_id, "model": models.check_name(model_name), "profile": profile}
-        result |= {"filters": json.loads(store.meta("selection") or "{}").get("filters", {})}
-        result |= _result(store, outcomes, image, revisions)
-        result |= {"units_sharing_a_chunk": result["units"] - sum(len(outcome.qrels) for outcome in outcomes)}
-        result |= {"settings": identity, "versions": _versions()}
-        timing = {"seconds": round(time.monotonic() - started, 3), "machine": platform.machine()}
-        files = write_run(
-            folder,
-            (line for outcome in outcomes for line in outcome.run),
-            (line for outcome in outcomes for line in outcome.qrels),
-            per_query_table(_measured([outcome.row for outcome in outcomes]), measures.names()),
-            result,
-            timing,
+        revisions = require_resolved(store, image, profile, accept_missing=accept_missing)
+        with closing(models.load(choice, embeddings_folder(workspace), progress)) as model:
+            identity = identity_of(store, model.describe(), image, profile, depth, revisions)
+            run_id = run_name(name, image, profile, identity)
+            if run_is_whole(store, workspace, run_id):
+                folder = runs_folder(workspace) / run_id
+                return read_result(folder) | {"folder": str(folder), "done_before": True}
+            queries = [EvalQuery(*row) for row in store.selected_queries(image)]
+            labels = gold_labels(store, image, profile)
+            kept = store.ranked_queries(run_id)
+            for corpus in rank_corpora(store, model, queries, kept, revisions, profile, depth, progress, run_id):
+                keep(store, run_id, corpus, labels)
+        return finish(store, workspace, run_id, name, image, identity, queries, revisions, started)
+
+
+def dry_run(
+    workspace: Path,
+    choice: models.Choice,
+    image: str,
+    profile: str,
+    progress: Progress,
+    *,
+    accept_missing: bool = False,
+) -> dict[str, Any]:
+    """Returns what evaluate would have to embed, as ranking.count_missing gives it. Raises what evaluate raises."""
+    with Store.open(workspace) as store:
+        revisions = require_resolved(store, image, profile, accept_missing=accept_missing)
+        queries = [EvalQuery(*row) for row in store.selected_queries(image)]
+        with closing(models.load(choice, embeddings_folder(workspace), progress)) as model:
+            return count_missing(store, model, choice, queries, revisions, profile, progress)
+
+
+def require_resolved(store: Store, image: str, profile: str, *, accept_missing: bool) -> list[RevisionRow]:
+    """Returns the revisions of the selection, chunked, with the gold resolved for them; UsageError where it is not."""
+    revisions = require_chunked(store, image, accept_missing=accept_missing)
+    if store.meta(f"resolved:{image}:{profile}") != resolution_state(store, image, profile, revisions):
+        raise UsageError(
+            f"The gold units of {image} are not resolved in profile {profile} for what the workspace now holds.",
+            f"First run: {command_line('canonicalize', store.path.parent, image, profile)}",
         )
-        store.record_run(run_id, models.check_name(model_name), image, digest(identity), files)
+    return revisions
+
+
+def finish(
+    store: Store,
+    workspace: Path,
+    run_id: str,
+    name: str,
+    image: str,
+    identity: dict[str, Any],
+    queries: Sequence[EvalQuery],
+    revisions: Sequence[RevisionRow],
+    started: float,
+) -> dict[str, Any]:
+    """Writes the run folder of what is kept, and records it; returns the document of result.json and the folder."""
+    # The lists of lines are read again from the store as they are written.
+    outcomes = [replace(outcome, run=[], qrels=[]) for outcome in _kept(store, run_id, queries)]
+    result: dict[str, Any] = {"run_id": run_id, "model": name, "profile": identity["profile"]}
+    result |= {"filters": json.loads(store.meta("selection") or "{}").get("filters", {})}
+    result |= _result(store, outcomes, image, revisions)
+    shared = sum(
+        len(numbers) - len(set(numbers)) for outcome in outcomes for numbers in [outcome.row["gold_documents"]]
+    )
+    result |= {"units_sharing_a_chunk": shared}
+    if cut := _cut(store, run_id):
+        result["texts"] = cut
+    result |= {"settings": identity, "versions": _versions()}
+    folder = runs_folder(workspace) / run_id
+    files = write_run(
+        folder,
+        (line for outcome in _kept(store, run_id, queries) for line in outcome.run),
+        (line for outcome in _kept(store, run_id, queries) for line in outcome.qrels),
+        per_query_table(_measured([outcome.row for outcome in outcomes]), measures.names()),
+        result,
+        {"seconds": round(time.monotonic() - started, 3), "machine": platform.machine()},
+    )
+    store.record_run(run_id, name, image, digest(identity), files)
     return result | {"folder": str(folder), "done_before": False}
 
 
-def _identity(
-    store: Store, model: models.Retriever, image: str, profile: str, depth: int, state: str
+def _cut(store: Store, run_id: str) -> dict[str, dict[str, int]]:
+    """Returns by embedding model how many texts of all repositories it did not see whole."""
+    totals: dict[str, Counter[str]] = defaultdict(Counter)
+    for document in store.repository_notes(run_id):
+        for name, counts in json.loads(document).items():
+            totals[name].update(counts)
+    return {name: dict(counts) for name, counts in sorted(totals.items())}
+
+
+def gold_labels(store: Store, image: str, profile: str) -> Labels:
+    """Returns query ordinal -> its gold units with their resolutions; empty for a query without any."""
+    gold: dict[int, list[GoldLabel]] = defaultdict(list)
+    for row in store.resolutions(image, profile):
+        gold[row[0]].append(GoldLabel(*row))
+    return gold
+
+
+def identity_of(
+    store: Store,
+    model: dict[str, object],
+    image: str,
+    profile: str,
+    depth: int,
+    revisions: Sequence[RevisionRow],
 ) -> dict[str, Any]:
-    """Everything that could change a byte of the run file."""
+    """Returns everything that could change a byte of the run file. model: its description; depth 0: no limit."""
     return {
         "run_format": RUN_FORMAT,
         "code": source_state(documents, measures, retrieve, runs, significance),
         "release": [release_name(store.meta("release_ref") or ""), store.meta("release_version")],
         "release_files": store.release_files(),
         "selection": digest(store.selected_tasks()),
-        "resolutions": state,
+        "resolutions": resolution_state(store, image, profile, revisions),
         "chunk_rules": digest(chunk_rules()),
         "image": image,
         "profile": profile,
         "depth": depth,
-        "model": model.describe(),
+        "model": model,
     }
 
 
-def _rank_all(
-    store: Store,
-    model: models.Retriever,
-    image: str,
-    profile: str,
-    depth: int,
-    revisions: Sequence[RevisionRow],
-    progress: Progress,
-    run_id: str,
-) -> list[Outcome]:
-    """Ranks every query of the selection, in release order; what an interrupted run has kept is not ranked again."""
-    gold: dict[int, list[GoldLabel]] = defaultdict(list)
-    for row in store.resolutions(image, profile):
-        gold[row[0]].append(GoldLabel(*row))
-    at = {(r.repo, r.sha): r for r in revisions}
-    kept = store.outcomes(run_id)
-    queries = [EvalQuery(*row) for row in store.selected_queries(image)]
-    waiting: dict[tuple[str, str], list[EvalQuery]] = defaultdict(list)
-    for query in queries:
-        if query.ordinal not in kept:
-            waiting[query.repo, query.revision].append(query)
-    for done, (key, group) in enumerate(sorted(waiting.items())):
-        progress(done, len(waiting), f"{key[0]}@{key[1][:12]}")
-        ranked = _rank_revision(store, model, at.get(key), group, gold, profile, depth, run_id)
-        fresh = {query: json.dumps(asdict(outcome)) for query, outcome in ranked.items()}
-        store.keep_outcomes(run_id, fresh)
-        kept |= fresh
-    progress(len(waiting), len(waiting), "corpora searched")
-    return [Outcome(**json.loads(kept[query.ordinal])) for query in queries]
+def keep(store: Store, run_id: str, corpus: Ranked, labels: Labels) -> None:
+    """Keeps the outcomes of a corpus's queries: durable on return."""
+    outcomes = {
+        query.ordinal: _outcome(query, corpus.revision, labels[query.ordinal], corpus.listing, ranking, run_id)
+        for query, ranking in zip(corpus.queries, corpus.rankings, strict=True)
+    }
+    store.keep_outcomes(run_id, {query: json.dumps(asdict(outcome)) for query, outcome in outcomes.items()})
 
 
-def _rank_revision(
-    store: Store,
-    model: models.Retriever,
+def _outcome(
+    query: EvalQuery,
     revision: RevisionRow | None,
-    queries: Sequence[EvalQuery],
-    gold: dict[int, list[GoldLabel]],
-    profile: str,
-    depth: int,
+    labels: Sequence[GoldLabel],
+    listing: Listing,
+    ranking: Ranking,
     tag: str,
-) -> dict[int, Outcome]:
-    """Ranks one revision's corpus for its queries; returns the outcome of each by its ordinal."""
-    ids: list[str] = []
-    index_of: dict[tuple[str, int, int], int] = {}
-    scores = np.empty((len(queries), 0), dtype=np.float32)
-    if revision is not None and revision.status in HAVE:
-        corpus = store.corpus(revision.id, PROFILES[profile]).to_pydict()
-        columns = (corpus[name] for name in ("path", "name", "start_line", "end_line"))
-        ids = document_ids(zip(*columns, strict=True))
-        keys = zip(corpus["path"], corpus["blob"], corpus["ordinal"], strict=True)
-        index_of = {key: i for i, key in enumerate(keys)}
-        texts = list(map(document_text, corpus["path"], corpus["container"], corpus["name"], corpus["text"]))
-        scores = model.score([query.text for query in queries], texts)
-    outcomes = {}
-    for query, row in zip(queries, scores, strict=True):
-        ranking = top_k(row, depth)
-        rank_of = {int(index): rank for rank, index in enumerate(ranking, start=1)}
-        labels = gold[query.ordinal]
-        found = [index_of[g.path, g.blob, g.chunk] if g.tier else -1 for g in labels]
-        outcomes[query.ordinal] = Outcome(
-            [trec_line(query.query_id, ids[index], rank, row[index], tag) for index, rank in rank_of.items()],
-            _qrels(query, found, labels, ids),
-            _row(query, labels, [rank_of.get(index, 0) for index in found], len(ids), len(rank_of)),
-            "" if rank_of or not labels else _why_empty(revision, ids),
-        )
-    return outcomes
+) -> Outcome:
+    """Returns what a ranking of a query's corpus is worth."""
+    rank_of = {position: rank for rank, position in enumerate(ranking.positions.tolist(), start=1)}
+    found = [listing.position[g.path, g.blob, g.chunk] if g.tier else -1 for g in labels]
+    ids = listing.ids
+    lines = (
+        trec_line(query.query_id, ids[position], rank, score, tag)
+        for (position, rank), score in zip(rank_of.items(), ranking.scores, strict=True)
+    )
+    return Outcome(
+        list(lines),
+        _qrels(query, found, labels, ids),
+        _row(query, labels, [rank_of.get(position, 0) for position in found], len(ids), len(rank_of)),
+        "" if rank_of or not labels else _why_empty(revision, ids),
+    )
+
+
+def _kept(store: Store, run_id: str, queries: Sequence[EvalQuery]) -> Iterator[Outcome]:
+    """Yields the outcomes of these queries, in order, without holding them all."""
+    for start in range(0, len(queries), QUERIES_AT_A_TIME):
+        ordinals = [query.ordinal for query in queries[start : start + QUERIES_AT_A_TIME]]
+        yield from (Outcome(**json.loads(document)) for document in store.outcomes(run_id, ordinals))
 
 
 def _qrels(query: EvalQuery, found: Sequence[int], labels: Sequence[GoldLabel], ids: Sequence[str]) -> list[str]:
@@ -373,7 +410,8 @@ def _groups(rows: Sequence[dict[str, Any]], queries: Sequence[measures.QueryRank
 
 
 def _versions() -> dict[str, str]:
-    packages = ("duckdb", "numpy", "pyarrow", "tree-sitter", "tree-sitter-language-pack")
+    grammars = ("tree-sitter-c-sharp", "tree-sitter-language-pack", "tree-sitter-scala")
+    packages = ("duckdb", "numpy", "pyarrow", "tree-sitter", *grammars)
     return {"quarry-harness": __version__, "python": platform.python_version()} | {
         package: version(package) for package in packages
     }

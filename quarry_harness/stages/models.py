@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from typing import Any
 
-from quarry_harness.models import registry
+from quarry_harness.models import Choice, registry
 from quarry_harness.models.embedders import standing
+
+
+def choice_of(name: str, stored_as: str, max_cost_usd: float | None, settings: dict[str, Any]) -> Choice:
+    """Returns a choice of a model; takes what registry.Options has fields for out of settings."""
+    said = {field.name: settings.pop(field.name) for field in fields(registry.Options)}
+    return Choice(name, registry.Options(**said), stored_as, max_cost_usd)
 
 
 def models(names: Sequence[str]) -> list[dict[str, Any]]:

@@ -24,7 +24,7 @@ def run(
     image: str,
     source: Source,
     jobs: int,
-    model: str,
+    choice: models.Choice,
     profile: str,
     depth: int,
     progress: Progress,
@@ -37,7 +37,7 @@ def run(
     A revision that does not exist is an account to give at the end. One that could not be had for what lies IN_THE_WAY
     stops the run before anything is measured (EnvironmentProblem), unless what is missing is accepted.
     """
-    models.check_name(model)
+    models.models_of(choice)
     documents: dict[str, dict[str, Any]] = {}
 
     def keep(stage: str, document: dict[str, Any]) -> None:
@@ -49,7 +49,7 @@ def run(
     keep("chunk", chunk(workspace, image, jobs, progress))
     keep("canonicalize", canonicalize(workspace, image, profile, progress, accept_missing=accept_missing))
     check_lines(workspace, image, profile)
-    document = evaluate(workspace, model, image, profile, depth, progress, accept_missing=accept_missing)
+    document = evaluate(workspace, choice, image, profile, depth, progress, accept_missing=accept_missing)
     keep("eval", document)
     return documents
 

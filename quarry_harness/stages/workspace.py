@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import inspect
 import json
+import re
 import shlex
 from collections.abc import Sequence
 from pathlib import Path
@@ -46,6 +47,16 @@ def runs_folder(workspace: Path) -> Path:
     return workspace / "runs"
 
 
+def embeddings_folder(workspace: Path) -> Path:
+    """Returns the folder that holds one store of vectors a model."""
+    return workspace / "embeddings"
+
+
+def slug(name: str) -> str:
+    """Returns a model's name fit for a file name and for a column of a TREC file."""
+    return re.sub(r"[^A-Za-z0-9._+-]+", "-", name).strip("-.") or "model"
+
+
 def demo_mirror(workspace: Path) -> Path:
     """Returns the folder of the repositories that the release `demo` is fetched from."""
     return workspace / "demo-mirror"
@@ -61,6 +72,12 @@ def unrecorded_runs(store: Store, workspace: Path) -> list[str]:
     """Returns the names of run folders that the database does not know: it was made anew, or they were put there."""
     found = {path.parent.name for path in runs_folder(workspace).glob("[!.]*/result.json")}
     return sorted(found - {run_id for run_id, _, _ in store.runs()})
+
+
+def run_name(model: str, image: str, profile: str, identity: dict[str, Any]) -> str:
+    """Returns a run's id: what it is for people, and the digest of all that could change it."""
+    scope = image if profile == "quarry" else f"{image}-{profile}"
+    return f"{slug(model)}-{scope}-{digest(identity)[:12]}"
 
 
 def release_name(ref: str) -> str:

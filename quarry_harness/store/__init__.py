@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from quarry_harness.errors import EnvironmentProblem, UsageError
-from quarry_harness.store import content, reading, upkeep
+from quarry_harness.store import corpora, integrity, reading, upkeep
 from quarry_harness.store.database import Database, Row
 from quarry_harness.types import GoldUnit, Release
 
@@ -137,7 +137,7 @@ class Store:
                     for i, u in enumerate(g.units)
                 ],
             )
-            content.keep_release(self._db)
+            integrity.keep_release(self._db)
 
     def first_seen(self, ref: str) -> tuple[str, str] | None:
         """Returns (lasting reference, fingerprint) of what a reference meant when it was first taken in."""
@@ -192,6 +192,10 @@ class Store:
             " WHERE t.selected ORDER BY q.ordinal",
             [image],
         )
+
+    def query_ids(self) -> list[str]:
+        """Returns the id of every query of the release."""
+        return [query_id for (query_id,) in self._db.rows("SELECT query_id FROM query ORDER BY ordinal")]
 
     def gold(self, image: str) -> list[tuple[int, int, str, str, str, GoldUnit]]:
         """Returns (query, ordinal, repo, corpus revision, place, unit) of the selection, in release order."""
@@ -283,7 +287,7 @@ class Store:
         self._db.insert("entry", columns, [(revision, *row) for row in rows])
         self._db.execute(
             "UPDATE revision SET rules = ?, other_files = ?,"
-            f" content = (SELECT {content.digest_of('entry')} FROM entry WHERE revision = ?) WHERE id = ?",
+            f" content = (SELECT {integrity.digest_of('entry')} FROM entry WHERE revision = ?) WHERE id = ?",
             [rules, other_files, revision, revision],
         )
 
@@ -328,7 +332,7 @@ class Store:
         with self._db.incoming(blobs), self._db.incoming(chunks, "incoming_chunks"):
             self._db.execute(
                 f"INSERT INTO blob ({names}, content) SELECT {names}, coalesce(d.content, 0) FROM incoming LEFT JOIN"
-                f" (SELECT blob AS id, {content.digest_of('chunk')} AS content FROM incoming_chunks GROUP BY blob) d"
+                f" (SELECT blob AS id, {integrity.digest_of('chunk')} AS content FROM incoming_chunks GROUP BY blob) d"
                 " USING (id)"
             )
         if chunks.num_rows:
@@ -377,32 +381,21 @@ class Store:
 
         Rows are (path, blob, ordinal, language, kind, name, container, qualified name, lines, bytes).
         """
-        names = pa.table({"name": pa.array(sorted(symbols), pa.string())})
-        places = pa.table({"path": pa.array(sorted(paths), pa.string())})
-        with self._db.incoming(names, "named"), self._db.incoming(places, "placed"):
-            return self._db.rows(
-                "SELECT e.path, c.blob, c.ordinal, c.language, c.kind, c.name, c.container, c.qualified_name,"
-                " c.start_line, c.end_line, c.start_byte, c.end_byte FROM entry e JOIN chunk c USING (blob)"
-                " WHERE e.revision = ? AND"
-                " (e.path IN (SELECT path FROM placed) OR c.name IN (SELECT name FROM named))" + _CORPUS_ORDER,
-                [revision],
-            )
+        return reading.chunks_at(self._db, revision, paths, symbols)
 
-    def corpus(self, revision: int, kinds: Iterable[str] | None) -> pa.Table:
-        """Returns a revision's corpus in the one order that breaks ties: path, lines, name, place in the file.
+    def gather_documents(self, revisions: Sequence[int], kinds: Iterable[str] | None) -> pa.Table:
+        """Returns the distinct documents of these revisions of one repository: path, container, name, text, by number.
 
-        Columns: path, blob, ordinal, name, container, start_line, end_line, text. kinds None = every chunk.
+        kinds None = chunks of every kind. `corpus` then answers for these revisions, until the next call.
         """
-        restriction = ""
-        parameters: list[object] = [revision]
-        if kinds is not None:
-            restriction = " AND list_contains(?, c.kind)"
-            parameters.append(sorted(kinds))
-        return self._db.arrow(
-            "SELECT e.path, c.blob, c.ordinal, c.name, c.container, c.start_line, c.end_line, c.text"
-            " FROM entry e JOIN chunk c USING (blob) WHERE e.revision = ?" + restriction + _CORPUS_ORDER,
-            parameters,
-        )
+        return corpora.gather(self._db, revisions, kinds)
+
+    def corpus(self, revision: int) -> pa.Table:
+        """Returns a gathered revision's corpus in the one order that breaks ties: path, lines, name, place in the file.
+
+        Columns: path, blob, ordinal, name, start_line, end_line, document (its number).
+        """
+        return corpora.corpus(self._db, revision)
 
     def sources(self, wanted: Iterable[Row], kinds: Iterable[str] | None) -> list[Row]:
         """Returns (number, path, name, text) of the chunks at those places, as far as they are here."""
@@ -417,7 +410,7 @@ class Store:
             columns = ["image", "profile", "query", "ordinal", "unit_key", "tier", "reason", "path", "blob", "chunk"]
             self._db.insert("resolution", columns, [(image, profile, *row) for row in rows])
             self.set_meta(f"resolved:{image}:{profile}", state)
-            content.keep_resolutions(self._db, image, profile)
+            integrity.keep_resolutions(self._db, image, profile)
 
     def resolutions(self, image: str, profile: str) -> list[Row]:
         """Returns (query, ordinal, unit key, tier, reason, path, blob, chunk, relevance, kind, bytes) in release order.
@@ -439,14 +432,39 @@ class Store:
             rows = [(run_id, query, document) for query, document in sorted(outcomes.items())]
             self._db.insert("outcome", ["run_id", "query", "document"], rows)
 
-    def outcomes(self, run_id: str) -> dict[int, str]:
-        """Returns what an unfinished run has kept."""
-        return dict(self._db.rows("SELECT query, document FROM outcome WHERE run_id = ? ORDER BY query", [run_id]))
+    def forget_outcomes(self, run_id: str) -> None:
+        """Drops what an unfinished run has kept."""
+        self._db.execute("DELETE FROM outcome WHERE run_id = ?", [run_id])
+
+    def ranked_queries(self, run_id: str) -> set[int]:
+        """Returns the ordinals of the queries for which an unfinished run has kept something."""
+        return {query for (query,) in self._db.rows("SELECT query FROM outcome WHERE run_id = ?", [run_id])}
+
+    def outcomes(self, run_id: str, queries: Sequence[int]) -> list[str]:
+        """Returns what an unfinished run has kept for each of these queries, in their order."""
+        with self._db.incoming(pa.table({"query": pa.array(queries, pa.int32())})):
+            kept: dict[int, str] = dict(
+                self._db.rows(
+                    "SELECT query, document FROM outcome WHERE run_id = ? AND query IN (SELECT query FROM incoming)",
+                    [run_id],
+                )
+            )
+        return [kept[query] for query in queries]
+
+    def note_repository(self, run_id: str, repo: str, document: str) -> None:
+        """Keeps what an unfinished run has to say of a repository: a document of the eval stage."""
+        self.set_meta(f"note:{run_id}:{repo}", document)
+
+    def repository_notes(self, run_id: str) -> list[str]:
+        """Returns what an unfinished run has noted, by repository."""
+        rows = self._db.rows("SELECT value FROM meta WHERE starts_with(key, ?) ORDER BY key", [f"note:{run_id}:"])
+        return [value for (value,) in rows]
 
     def record_run(self, run_id: str, model: str, image: str, identity: str, files: dict[str, tuple[str, int]]) -> None:
         """Keeps a finished run and its files: name -> (sha256, bytes). What it kept while unfinished can go."""
         with self.transaction():
             self._db.execute("DELETE FROM outcome WHERE run_id = ?", [run_id])
+            self._db.execute("DELETE FROM meta WHERE starts_with(key, ?)", [f"note:{run_id}:"])
             self._db.execute("DELETE FROM run_file WHERE run_id = ?", [run_id])
             self._db.execute("INSERT OR REPLACE INTO run VALUES (?, ?, ?, ?)", [run_id, model, image, identity])
             rows = [(run_id, name, sha, size) for name, (sha, size) in sorted(files.items())]
@@ -463,21 +481,7 @@ class Store:
 
     def integrity(self) -> list[tuple[str, int]]:
         """Returns (what must not be, how often it is): references into nowhere, and rows not as they were written."""
-        questions = {
-            "chunks without their blob": "SELECT count(*) FROM chunk ANTI JOIN blob ON blob.id = chunk.blob",
-            "files without their blob": "SELECT count(*) FROM entry ANTI JOIN blob ON blob.id = entry.blob"
-            " WHERE entry.blob >= 0",
-            "files without their revision": "SELECT count(*) FROM entry ANTI JOIN revision"
-            " ON revision.id = entry.revision",
-            "queries without their task": "SELECT count(*) FROM query ANTI JOIN task USING (repo, task_id)",
-            "gold units without their query": "SELECT count(*) FROM gold_unit ANTI JOIN query"
-            " ON query.ordinal = gold_unit.query",
-            "resolutions without their gold unit": "SELECT count(*) FROM resolution"
-            " ANTI JOIN gold_unit USING (image, query, ordinal)",
-            "resolved units without their chunk": "SELECT count(*) FROM resolution r ANTI JOIN chunk c"
-            " ON c.blob = r.blob AND c.ordinal = r.chunk WHERE r.tier <> ''",
-        }
-        return [(what, int(self._db.one(sql))) for what, sql in questions.items()] + content.changed(self._db)
+        return integrity.problems(self._db)
 
 
 _UNIT_COLUMNS = (
@@ -486,4 +490,3 @@ _UNIT_COLUMNS = (
 )
 _PAIR_SCHEMA = pa.schema([("oid", pa.string()), ("dialect", pa.string()), ("rules", pa.string())])
 _RULES_SCHEMA = pa.schema([("dialect", pa.string()), ("rules", pa.string())])
-_CORPUS_ORDER = " ORDER BY e.path, c.start_line, c.end_line, c.name, c.ordinal"

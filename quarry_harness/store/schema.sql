@@ -31,7 +31,7 @@ CREATE TABLE gold_unit (
 );
 
 -- fetch: one row a pinned revision. rules is what its listing was made under, '' before it was listed; asked is where
--- the last fetch asked for it. content is the digest of its listing (content.py).
+-- the last fetch asked for it. content is the digest of its listing (integrity.py).
 CREATE TABLE revision (
     id INTEGER PRIMARY KEY, repo VARCHAR NOT NULL, sha VARCHAR NOT NULL, status VARCHAR NOT NULL,
     reason VARCHAR NOT NULL, rules VARCHAR NOT NULL, other_files INTEGER NOT NULL,

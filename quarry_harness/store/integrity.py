@@ -1,4 +1,4 @@
-"""Digests of what the tables hold, kept when it was written, so that a later check notices any other hand.
+"""Whether the tables are what was written: references into nowhere, and digests kept when rows were written.
 
 The digest of a set of rows is the exclusive or of 64 bits of each row's MD5: no order, and no memory for many rows. It
 finds damage and mistakes, not an attacker.
@@ -18,6 +18,19 @@ _COLUMNS = {
     "chunk": "ordinal, language, kind, name, container, qualified_name, start_line, end_line, start_byte, end_byte,"
     " text",
 }
+_NOWHERE = {
+    "chunks without their blob": "SELECT count(*) FROM chunk ANTI JOIN blob ON blob.id = chunk.blob",
+    "files without their blob": "SELECT count(*) FROM entry ANTI JOIN blob ON blob.id = entry.blob"
+    " WHERE entry.blob >= 0",
+    "files without their revision": "SELECT count(*) FROM entry ANTI JOIN revision ON revision.id = entry.revision",
+    "queries without their task": "SELECT count(*) FROM query ANTI JOIN task USING (repo, task_id)",
+    "gold units without their query": "SELECT count(*) FROM gold_unit ANTI JOIN query"
+    " ON query.ordinal = gold_unit.query",
+    "resolutions without their gold unit": "SELECT count(*) FROM resolution"
+    " ANTI JOIN gold_unit USING (image, query, ordinal)",
+    "resolved units without their chunk": "SELECT count(*) FROM resolution r ANTI JOIN chunk c"
+    " ON c.blob = r.blob AND c.ordinal = r.chunk WHERE r.tier <> ''",
+}
 _RELEASE = ("task", "query", "gold_row", "gold_unit")
 
 
@@ -36,7 +49,12 @@ def keep_resolutions(database: Database, image: str, profile: str) -> None:
     database.set_meta(f"content:resolution:{image}:{profile}", _resolutions(database, image, profile))
 
 
-def changed(database: Database) -> list[tuple[str, int]]:
+def problems(database: Database) -> list[tuple[str, int]]:
+    """Returns (what must not be, how often it is): references into nowhere, and rows not as they were written."""
+    return [(what, int(database.one(sql))) for what, sql in _NOWHERE.items()] + _changed(database)
+
+
+def _changed(database: Database) -> list[tuple[str, int]]:
     """Returns (what must not be, how often it is): release, listings, chunks, resolutions that are not as written."""
     blobs = f"SELECT blob AS id, {digest_of('chunk')} AS now FROM chunk GROUP BY blob"
     listings = f"SELECT revision AS id, {digest_of('entry')} AS now FROM entry GROUP BY revision"

@@ -1,0 +1,454 @@
+"""Vectors on the disk: appended batch by batch, each batch durable before the next, and mapped into memory to be read.
+
+A store is a folder of one model's vectors:
+
+identity.json    what the vectors depend on: the model's description, dimension and dtype
+00000.vectors    rows of float16 or float32, nothing else
+00000.index      16 bytes of header, then one frame a batch: how many rows, checksums, their keys and token counts
+00001.vectors    a shard is closed at SHARD_BYTES and the next one begun
+
+A killed process leaves at most one batch half written at the end; the next one that writes cuts it off. A batch whose
+checksum is wrong is told of by `verify`; `find` puts it aside for good, so that its texts are embedded again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import mmap
+import os
+import struct
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+from filelock import FileLock, Timeout
+from numpy.typing import NDArray
+
+from quarry_harness.errors import EnvironmentProblem, InvalidInputError
+from quarry_harness.types import Check
+
+DTYPES = ("float16", "float32")
+SHARD_BYTES = 1 << 30
+
+_KEY = np.dtype("S32")
+_HEADER = struct.Struct("<8sII")  # magic, dimension, bytes of a number
+_MAGIC = b"quarryv1"
+_FRAME = struct.Struct("<4sIII")  # magic, rows, crc32 of their vectors, crc32 of all else in the frame
+_ROWS = b"rows"
+# A frame without a body, which says that a batch is damaged: its shard and first row stand for rows and first checksum.
+_DEAD = b"dead"
+_UNREADABLE = 0xFFFFFFFF  # as a first row: whatever is behind the place up to which a shard's index can be read
+_TOKENS = np.dtype("<u4")
+
+
+def key_of(text: str, role: str) -> bytes:
+    """Returns the key of a text as a model is given it: a sha256.
+
+    The role is part of it, since some models embed the same text differently as a query and as a document.
+    """
+    return hashlib.sha256(f"{role}\0{text}".encode("utf-8", "surrogatepass")).digest()
+
+
+@dataclass(frozen=True, slots=True)
+class _Frame:
+    """One batch: where its rows are in its shard, and whether its part of the index is whole."""
+
+    shard: int
+    start: int
+    keys: NDArray[np.bytes_]
+    tokens: NDArray[np.uint32]
+    vectors_crc: int
+    whole: bool
+
+
+class Shard:
+    """A pair of files. `frames` are its batches as far as its index can be read, `rows` how many rows they have."""
+
+    def __init__(self, folder: Path, number: int, dimension: int, dtype: np.dtype[Any]) -> None:
+        """Reads the index. Raises InvalidInputError where it is of another shape than the store's."""
+        self.number = number
+        self.vectors = folder / f"{number:05d}.vectors"
+        self.index = folder / f"{number:05d}.index"
+        self._dimension, self._dtype = dimension, dtype
+        self.frames: list[_Frame] = []
+        self.rows = 0
+        self.dead: set[tuple[int, int]] = set()  # (shard, first row) of batches known to be damaged
+        self.torn = ""  # why nothing behind `end` is read: "unfinished", "damaged", "" where nothing is there
+        self._map: NDArray[Any] | None = None
+        data = _mapped(self.index)
+        header = _HEADER.pack(_MAGIC, dimension, dtype.itemsize)
+        if data[: len(header)] != header:
+            raise InvalidInputError(
+                f"{self.index}: not an index of {dimension} x {dtype} vectors.",
+                "Delete its folder; what it held is embedded again.",
+            )
+        self.end = len(header)
+        self._read(data)
+
+    def _read(self, data: memoryview) -> None:
+        while self.end < len(data):
+            head = bytes(data[self.end : self.end + _FRAME.size]).ljust(_FRAME.size, b"\0")
+            magic, count, vectors_crc, crc = _FRAME.unpack(head)
+            size = count * (_KEY.itemsize + _TOKENS.itemsize) if magic == _ROWS else 0
+            body = data[self.end + _FRAME.size : self.end + _FRAME.size + size]
+            last = not any(data[self.end + _FRAME.size + size :])
+            whole = len(body) == size and crc == zlib.crc32(body, zlib.crc32(_FRAME.pack(magic, count, vectors_crc, 0)))
+            if magic not in (_ROWS, _DEAD) or len(body) < size or (last and not whole):
+                # The beginning of a batch and nothing behind it is what a kill leaves, or, with zeros behind it, a
+                # power cut. Anything else is damage, and is left as it is.
+                begun = magic.rstrip(b"\0") in (magic[:0], *(m[:n] for m in (_ROWS, _DEAD) for n in range(1, 5)))
+                self.torn = "unfinished" if begun and (last or len(body) < size) else "damaged"
+                return
+            if magic == _DEAD and whole:
+                self.dead.add((count, vectors_crc))
+            elif magic == _ROWS:
+                split = count * _KEY.itemsize
+                keys, tokens = np.frombuffer(body[:split], _KEY), np.frombuffer(body[split:], _TOKENS)
+                self.frames.append(_Frame(self.number, self.rows, keys, tokens, vectors_crc, whole))
+                self.rows += count
+            self.end += _FRAME.size + size
+
+    def sound(self, frame: _Frame) -> bool:
+        """Returns whether a batch is what was written: reads all of its vectors."""
+        rows = self.matrix()[frame.start : frame.start + len(frame.keys)]
+        return frame.whole and len(rows) == len(frame.keys) and zlib.crc32(rows.data) == frame.vectors_crc
+
+    def matrix(self) -> NDArray[Any]:
+        """Returns the rows, mapped into memory; fewer than `rows` where the file has been cut off."""
+        size = self.vectors.stat().st_size if self.vectors.exists() else 0
+        there = min(self.rows, size // (self._dimension * self._dtype.itemsize))
+        if self._map is None or len(self._map) != there:
+            data = _mapped(self.vectors)[: there * self._dimension * self._dtype.itemsize] if there else b""
+            self._map = np.frombuffer(data, self._dtype).reshape(there, self._dimension)
+        return self._map
+
+    def append(self, keys: NDArray[np.bytes_], tokens: NDArray[np.uint32], vectors: NDArray[Any]) -> _Frame:
+        """Writes a batch behind the last one, over what a killed process has left; durable on return."""
+        vectors_crc = zlib.crc32(vectors.data)
+        body = keys.tobytes() + tokens.astype(_TOKENS).tobytes()
+        try:
+            _write(self.vectors, self.rows * self._dimension * self._dtype.itemsize, vectors.tobytes())
+        except OSError as error:
+            raise _disk_problem(self.vectors, error) from error
+        self._append_frame(_ROWS, len(keys), vectors_crc, body)
+        added = _Frame(self.number, self.rows, keys, tokens, vectors_crc, True)
+        self.frames.append(added)
+        self.rows += len(keys)
+        return added
+
+    def give_up(self, shard: int, start: int) -> None:
+        """Keeps that the batch that begins at row `start` of a shard is damaged, and known to be; durable on return."""
+        self._append_frame(_DEAD, shard, start, b"")
+        self.dead.add((shard, start))
+
+    def _append_frame(self, magic: bytes, count: int, vectors_crc: int, body: bytes) -> None:
+        crc = zlib.crc32(body, zlib.crc32(_FRAME.pack(magic, count, vectors_crc, 0)))
+        frame = _FRAME.pack(magic, count, vectors_crc, crc) + body
+        try:
+            _write(self.index, self.end, frame)
+        except OSError as error:
+            raise _disk_problem(self.index, error) from error
+        self.end += len(frame)
+        self.torn = ""
+
+
+class VectorStore:
+    """One model's vectors, open to read and to append; no other process has it open. Use as a context manager.
+
+    Rows are numbered through all shards; a number is good as long as the store is open. `dimension` and `dtype` are
+    those of the vectors.
+    """
+
+    def __init__(self, root: Path, identity: Mapping[str, object], dimension: int, dtype: str) -> None:
+        """Opens the store of an identity under a root folder, or begins one.
+
+        identity: everything that could change a vector, fit for JSON. Raises EnvironmentProblem where another process
+        has the store open or the disk refuses, InvalidInputError where its files are not of this form.
+        """
+        self.dimension = dimension
+        self.dtype: np.dtype[Any] = np.dtype(dtype)
+        document = {"model": dict(identity), "dimension": dimension, "dtype": dtype}
+        text = json.dumps(document, sort_keys=True, indent=2, ensure_ascii=False)
+        self.folder = root / hashlib.sha256(text.encode()).hexdigest()[:32]
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            self._lock = FileLock(self.folder / ".lock")
+            self._lock.acquire(timeout=0)
+        except Timeout:
+            raise EnvironmentProblem(
+                f"{self.folder}: the vectors are in use by another process.", "Wait until it is done."
+            ) from None
+        except OSError as error:
+            raise _disk_problem(self.folder, error) from error
+        try:
+            self._begin(text + "\n")
+            self._shards = [Shard(self.folder, n, dimension, self.dtype) for n in _numbers(self.folder)]
+            self._load()
+        except BaseException:
+            self._lock.release()
+            raise
+
+    def _begin(self, text: str) -> None:
+        file = self.folder / "identity.json"
+        try:
+            if not file.exists():
+                _write_whole(file, text.encode())
+            found = file.read_text("utf-8")
+        except OSError as error:
+            raise _disk_problem(file, error) from error
+        if found != text:
+            raise InvalidInputError(
+                f"{file}: it has been changed.", "Delete its folder; what it held is embedded again."
+            )
+
+    def _load(self) -> None:
+        self._frames = [frame for shard in self._shards for frame in shard.frames]
+        self._starts = np.cumsum([0, *(len(frame.keys) for frame in self._frames)])
+        self._recent: dict[bytes, int] = {}
+        self.damaged = 0
+        known = {batch for shard in self._shards for batch in shard.dead}
+        self._sound = {i: False for i, frame in enumerate(self._frames) if (frame.shard, frame.start) in known}
+        for shard in [shard for shard in self._shards if shard.torn == "damaged"]:
+            if (shard.number, _UNREADABLE) not in known:
+                self._open_shard().give_up(shard.number, _UNREADABLE)
+        for i, frame in enumerate(self._frames):
+            if not frame.whole and i not in self._sound:
+                self._give_up(i)
+        self._sort()
+
+    def _give_up(self, which: int) -> None:
+        frame = self._frames[which]
+        self._open_shard().give_up(frame.shard, frame.start)
+        self._sound[which] = False
+        self.damaged += len(frame.keys)
+
+    def _sort(self) -> None:
+        """Makes the index of the batches that are not damaged; of a key that comes twice the last row counts."""
+        which = [i for i in range(len(self._frames)) if self._sound.get(i, True)]
+        keys = np.concatenate([np.empty(0, _KEY), *(self._frames[i].keys for i in which)])
+        rows = np.concatenate(
+            [np.empty(0, np.int64), *(np.arange(self._starts[i], self._starts[i + 1]) for i in which)]
+        )
+        order = np.argsort(keys, kind="stable")
+        self._keys, self._rows = keys[order], rows[order]
+
+    def __enter__(self) -> VectorStore:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Lets other processes have the store."""
+        self._lock.release()
+
+    def __len__(self) -> int:
+        return int(self._starts[-1])
+
+    def find(self, keys: Sequence[bytes]) -> NDArray[np.int64]:
+        """Returns the row of each key, -1 where there is none; the batches of what is found are checked, once.
+
+        `damaged` counts the rows found damaged so far.
+        """
+        self._merge()
+        wanted = np.array(keys, dtype=_KEY)
+        rows = self._look_up(wanted)
+        used = np.unique(np.searchsorted(self._starts, rows[rows >= 0], side="right") - 1).tolist()
+        bad = [
+            i for i in used if i not in self._sound and not self._shards[self._frames[i].shard].sound(self._frames[i])
+        ]
+        self._sound |= dict.fromkeys(used, True)
+        if not bad:
+            return rows
+        for i in bad:
+            self._give_up(i)
+        self._sort()
+        return self.find(keys)
+
+    def _look_up(self, wanted: NDArray[np.bytes_]) -> NDArray[np.int64]:
+        if not len(self._keys):
+            return np.full(len(wanted), -1, dtype=np.int64)
+        places = np.searchsorted(self._keys, wanted, side="right") - 1
+        rows: NDArray[np.int64] = np.where(self._keys[places] == wanted, self._rows[places], -1)
+        return rows
+
+    def _merge(self) -> None:
+        """Sorts what was appended since into the index."""
+        if self._recent:
+            keys = np.array(sorted(self._recent), dtype=_KEY)
+            rows = np.array([self._recent[key] for key in sorted(self._recent)], dtype=np.int64)
+            places = np.searchsorted(self._keys, keys, side="right")
+            self._keys, self._rows = np.insert(self._keys, places, keys), np.insert(self._rows, places, rows)
+            self._recent = {}
+
+    def append(self, keys: Sequence[bytes], tokens: NDArray[np.int64], vectors: NDArray[np.float32]) -> None:
+        """Keeps a batch: keys, token counts, and vectors of shape (keys, dimension); durable on return.
+
+        Raises EnvironmentProblem where the disk refuses, ValueError for vectors of another shape.
+        """
+        if vectors.shape != (len(keys), self.dimension) or len(tokens) != len(keys):
+            raise ValueError(f"{len(keys)} keys, {len(tokens)} counts and vectors of shape {vectors.shape}")
+        if not keys:
+            return
+        shard = self._open_shard()
+        stored = np.ascontiguousarray(vectors, dtype=self.dtype)
+        frame = shard.append(np.array(keys, dtype=_KEY), np.asarray(tokens, dtype=np.uint32), stored)
+        first = len(self)
+        self._sound[len(self._frames)] = True
+        self._frames.append(frame)
+        self._starts = np.append(self._starts, first + len(keys))
+        self._recent |= {key: first + i for i, key in enumerate(keys)}
+
+    def _open_shard(self) -> Shard:
+        """Returns the shard that is written to, a new one where the last is full or damaged."""
+        row_bytes = self.dimension * self.dtype.itemsize
+        if self._shards and self._shards[-1].torn != "damaged" and self._shards[-1].rows * row_bytes < SHARD_BYTES:
+            return self._shards[-1]
+        number = self._shards[-1].number + 1 if self._shards else 0
+        try:
+            _write(self.folder / f"{number:05d}.vectors", 0, b"")
+            header = _HEADER.pack(_MAGIC, self.dimension, self.dtype.itemsize)
+            _write_whole(self.folder / f"{number:05d}.index", header)
+        except OSError as error:
+            raise _disk_problem(self.folder, error) from error
+        self._shards.append(Shard(self.folder, number, self.dimension, self.dtype))
+        return self._shards[-1]
+
+    def tokens(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Returns the token count kept with each row."""
+        kept = [frame.tokens for frame in self._frames]
+        return np.concatenate([np.empty(0, np.uint32), *kept])[rows].astype(np.int64)
+
+    def select(self, rows: NDArray[np.int64]) -> Selection:
+        """Returns these rows as a matrix that is read when and as far as it is asked for.
+
+        rows: in ascending order, for then most of it is read without a copy.
+        """
+        return Selection(self, rows)
+
+    def read(self, rows: NDArray[np.int64]) -> NDArray[Any]:
+        """Returns the vectors of these rows, shape (rows, dimension); where they lie side by side, without a copy."""
+        starts = np.cumsum([0, *(shard.rows for shard in self._shards)])
+        numbers = np.searchsorted(starts, rows, side="right") - 1
+        shards = np.unique(numbers).tolist()
+        if len(shards) == 1:
+            rows, matrix = rows - starts[shards[0]], self._shards[shards[0]].matrix()
+            beside = np.all(np.diff(rows) == 1)
+            part: NDArray[Any] = matrix[rows[0] : rows[-1] + 1] if beside else matrix[rows]
+            return part
+        found = np.empty((len(rows), self.dimension), dtype=self.dtype)
+        for number in shards:
+            here = numbers == number
+            found[here] = self._shards[number].matrix()[rows[here] - starts[number]]
+        return found
+
+
+class Selection:
+    """Some rows of a store, read as a numpy matrix is: by a slice, or by an array of positions."""
+
+    def __init__(self, store: VectorStore, rows: NDArray[np.int64]) -> None:
+        self._store = store
+        self._rows = rows
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """(rows, dimension)."""
+        return len(self._rows), self._store.dimension
+
+    def __getitem__(self, key: Any) -> NDArray[Any]:
+        """Returns the vectors at a slice or at an array of positions."""
+        return self._store.read(self._rows[key])
+
+
+def verify(root: Path) -> Iterator[Check]:
+    """Yields a check of every store under a root folder: every batch is read and compared with its checksum."""
+    for folder in sorted(path for path in root.glob("*") if path.is_dir()):
+        name = f"vectors {folder.name}"
+        try:
+            numbers = _numbers(folder)
+            if not numbers and not (folder / "identity.json").exists():
+                continue  # a process was killed before it had begun
+            document = json.loads((folder / "identity.json").read_text("utf-8"))
+            dimension, dtype = int(document["dimension"]), np.dtype(str(document["dtype"]))
+            name += f" ({document['model'].get('name', 'unnamed')}, {dtype})"
+            shards = [Shard(folder, number, dimension, dtype) for number in numbers]
+        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+            yield Check(name, False, f"identity.json cannot be read ({error}); delete the folder")
+        except InvalidInputError as error:
+            yield Check(name, False, str(error))
+        else:
+            yield _check_store(name, shards)
+
+
+def _check_store(name: str, shards: Sequence[Shard]) -> Check:
+    known = {batch for shard in shards for batch in shard.dead}
+    damaged, aside = 0, 0
+    for shard in shards:
+        for frame in shard.frames:
+            if (frame.shard, frame.start) in known:
+                aside += len(frame.keys)
+            elif not shard.sound(frame):
+                damaged += len(frame.keys)
+    unread = [s.index.name for s in shards if s.torn == "damaged" and (s.number, _UNREADABLE) not in known]
+    rows = sum(shard.rows for shard in shards) - aside
+    if damaged or unread:
+        where = f"; {', '.join(unread)} cannot be read to its end" if unread else ""
+        return Check(name, False, f"{damaged} of {rows} vectors are damaged{where}; quarry eval makes them again")
+    notes = f", {aside} more are damaged and put aside" if aside else ""
+    notes += ", and a batch that was begun does not count" if any(s.torn == "unfinished" for s in shards) else ""
+    return Check(name, True, f"{rows} vectors{notes}")
+
+
+def _numbers(folder: Path) -> list[int]:
+    """The shards of a folder: without a gap, since a shard is begun only after the one before it."""
+    found = sorted(int(path.stem) for path in folder.glob("*.index") if path.stem.isdigit())
+    if found != list(range(len(found))):
+        raise InvalidInputError(
+            f"{folder}: files are missing; there are the indexes {found}.",
+            "Bring them back, or delete the folder; what it held is embedded again.",
+        )
+    return found
+
+
+def _mapped(file: Path) -> memoryview:
+    """Returns a file's content, mapped into memory."""
+    with file.open("rb") as stream:
+        if not os.fstat(stream.fileno()).st_size:
+            return memoryview(b"")
+        return memoryview(mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ))
+
+
+def _write(file: Path, at: int, data: bytes) -> None:
+    """Writes data at a place, cuts off what is behind it, and waits until it is on the disk."""
+    with os.fdopen(os.open(file, os.O_RDWR | os.O_CREAT, 0o644), "r+b") as stream:
+        stream.truncate(at)
+        stream.seek(at)
+        stream.write(data)
+        stream.flush()
+        os.fsync(stream.fileno())
+
+
+def _write_whole(file: Path, data: bytes) -> None:
+    """Makes a small file, whole or not at all, and waits until it is on the disk."""
+    part = file.with_name(f"{file.name}.part")
+    _write(part, 0, data)
+    part.rename(file)
+    handle = os.open(file.parent, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _disk_problem(path: Path, error: OSError) -> EnvironmentProblem:
+    return EnvironmentProblem(
+        f"{path}: the vectors cannot be written: {error.strerror or error}.",
+        "Free some room and run it again; what is embedded is kept.",
+    )
