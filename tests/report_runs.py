@@ -42,7 +42,7 @@ def keep(folder: Path, run_id: str, queries: Sequence[Asked], depth: int = 100, 
     trec = [
         trec_line(row["query_id"], _document(row, query, rank), rank, 100.0 - rank, run_id)
         for row, query in zip(rows, queries, strict=True)
-        for rank in range(1, min(query.retrieved, depth) + 1)
+        for rank in range(1, min(query.retrieved, depth or query.retrieved) + 1)
     ]
     qrels = [
         qrels_line(row["query_id"], key.split(":", 2)[2], relevance)

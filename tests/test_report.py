@@ -5,6 +5,7 @@ import re
 import shutil
 import subprocess
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -289,6 +290,23 @@ def test_a_browsed_query_has_the_ranks_of_the_run(demo_workspace: Path) -> None:
         for place, _, _, (rank,) in query["gold"]:
             if 0 < rank <= document["hits"]:
                 assert document["places"][query["hits"][0][rank - 1]] == document["places"][place]
+
+
+def test_the_run_of_another_system_has_no_depth_of_ours(tmp_path: Path, quarry: Quarry) -> None:
+    """A regression: its depth 0 was taken for a limit, and nothing could be compared with it."""
+    keep(tmp_path, "base-1", QUERIES)
+    short = [replace(query, retrieved=min(query.retrieved, 40)) for query in QUERIES]
+    keep(tmp_path, "other-1", [replace(query, ranks=[r if r <= 40 else 0 for r in query.ranks]) for query in short], 0)
+    document = survey(open_runs(tmp_path, [], None), FEW)
+    assert document["comparison"]["queries"] == 8
+    assert [curve["k"][-1] for curve in document["curves"]] == [100, 100]
+    assert "100 results that a run keeps of each query" in markdown(document)
+    assert "everything that another system's run has" in markdown(document)
+    assert quarry("compare", "base-1", "other-1", "-w", tmp_path, "--measure", "recall@70").code == 0
+    assert quarry("compare", "other-1", "--first-stage", "other-1", "-w", tmp_path).code == 0
+    alone = survey(open_runs(tmp_path, ["other-1"], None), FEW)
+    assert alone["curves"][0]["k"][-1] == 50
+    assert "which keeps at most" not in quarry("show", "t1", "--run", "other-1", "-w", tmp_path).out
 
 
 # -- show -------------------------------------------------------------------------------------------------------------

@@ -30,6 +30,8 @@ DEFINITION = (
 )
 
 
+_FOREIGN = "everything that another system's run has"
+
 Cell = str | tuple[str, str]
 
 
@@ -214,7 +216,8 @@ def notes(document: Mapping[str, Any]) -> list[str]:
     if comparison["differing_settings"]:
         lines.append(f"Beside the model, the runs differ in: {printable(', '.join(differing(comparison)))}.")
     depths = sorted({run["depth"] for run in document["runs"]})
-    lines.append(f"Never found: not among the {' or '.join(map(str, depths))} results that a run keeps of each query.")
+    kept = [f"the {depth} results that a run keeps of each query" if depth else _FOREIGN for depth in depths]
+    lines.append(f"Never found: not among {' or '.join(kept)}.")
     return lines
 
 

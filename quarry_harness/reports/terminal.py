@@ -47,7 +47,8 @@ def _rank(unit: Mapping[str, Any], run_id: str) -> str:
 def _found(run: Mapping[str, Any]) -> str:
     head = (
         f"{printable(run['run_id'])} at {run['image']} {run['revision'][:12]}: {run['retrieved']} of"
-        f" {run['corpus_chunks']} chunks in the ranking, which keeps at most {run['depth']}"
+        f" {run['corpus_chunks']} chunks in the ranking"
+        + (f", which keeps at most {run['depth']}" if run["depth"] else "")
     )
     return "\n".join([head, *(line for hit in run["hits"] for line in _hit(hit))])
 

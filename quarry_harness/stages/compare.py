@@ -23,7 +23,7 @@ from quarry_harness.stages.workspace import runs_folder
 from quarry_harness.types import RESAMPLES, SEED
 
 COLUMNS = (
-    "query_id", "repo", "task_id", "gold_unit_keys", "gold_relevances", "gold_ranks", "gold_documents",
+    "query_id", "repo", "task_id", "gold_unit_keys", "gold_relevances", "gold_ranks", "gold_documents", "retrieved",
 )  # fmt: skip
 # Settings of a run whose difference may be the reason of a difference, beside the model.
 SETTINGS = (
@@ -83,7 +83,7 @@ def compare_runs(
         runs, units[: len(runs)], wanted, clusters(rows[0], plan.by), plan
     )
     if first:
-        depth = pool or depth_of(first)
+        depth = pool or depth_of(first) or max(1, pc.max(first.rows["retrieved"]).as_py() or 0)
         _check_depth([f"hit@{depth}"], [first])
         pools = zip(runs, units, strict=False)
         document["first_stage"] = {
@@ -121,7 +121,7 @@ def in_order(runs: list[KeptRun], baseline: KeptRun | str | None) -> list[KeptRu
 
 
 def depth_of(run: KeptRun) -> int:
-    """Returns how many results a run keeps of each query."""
+    """Returns how many results a run keeps of each query; 0 where it has no limit of ours: another system's."""
     return int(run.result.get("settings", {}).get("depth", 0))
 
 
@@ -129,7 +129,7 @@ def _check_depth(wanted: Sequence[str], runs: Sequence[KeptRun]) -> None:
     for name in wanted:
         _, k = measures.parse(name)
         for run in runs:
-            if k is not None and k > depth_of(run):
+            if k is not None and 0 < depth_of(run) < k:
                 raise UsageError(
                     f"{name}: the run {run.run_id} keeps {depth_of(run)} results a query.",
                     f"Choose a smaller cutoff, or run: quarry eval --depth {k}",

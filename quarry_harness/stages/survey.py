@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from quarry_harness import measures, significance
@@ -30,7 +31,7 @@ from quarry_harness.stages.compare import (
 )
 from quarry_harness.stages.workspace import runs_folder
 
-REPORT_COLUMNS = (*COLUMNS, "language", "revision", "query", "corpus_chunks", "retrieved", "gold_kinds")
+REPORT_COLUMNS = (*COLUMNS, "language", "revision", "query", "corpus_chunks", "gold_kinds")
 CURVE = (1, 2, 3, 4, 5, 7, 10, 14, 20, 30, 50, 70, 100, 150, 200, 300, 500, 700, 1000)
 # Where a gold unit ended, best first; a query ends where the worst of its units does.
 OUTCOMES = (
@@ -66,7 +67,7 @@ def survey(runs: Sequence[KeptRun], plan: Plan | None = None) -> dict[str, Any]:
     return {
         "comparison": comparison,
         "runs": [_account(run) for run in runs],
-        "curves": [_curve(run, own, min(map(depth_of, runs))) for run, own in zip(runs, units, strict=True)],
+        "curves": [_curve(run, own, _reach(runs)) for run, own in zip(runs, units, strict=True)],
         "languages": groups.by(languages, sorted(set(languages))),
         "corpus_chunks": groups.by_size(rows[0]["corpus_chunks"].to_pylist(), measures.CORPUS_CHUNKS),
         "gold_units": groups.by_size(units[0].count().tolist(), measures.GOLD_COUNTS),
@@ -92,6 +93,13 @@ def _account(run: KeptRun) -> dict[str, Any]:
         "macro": {level: run.result.get("rollup", {}).get(level) for level in ("task", "repo", "language")},
         "pooled": run.result.get("pooled"),
     }
+
+
+def _reach(runs: Sequence[KeptRun]) -> int:
+    """The largest k at which every run can be measured."""
+    limits = [depth_of(run) for run in runs if depth_of(run)]
+    longest = max(pc.max(run.rows["retrieved"]).as_py() or 0 for run in runs)
+    return min(limits) if limits else max(longest, measures.CUTOFFS[-1])
 
 
 def _curve(run: KeptRun, units: measures.Judged, depth: int) -> dict[str, Any]:
