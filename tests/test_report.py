@@ -153,6 +153,12 @@ def test_every_form_has_the_title_the_counts_and_the_caveats(tmp_path: Path, qua
         assert words.replace("'", "&#x27;") in text or words in text, words
 
 
+def test_texts_that_a_model_cut_are_told(tmp_path: Path) -> None:
+    texts = {"small": {"queries": 9, "queries_cut": 2, "documents": 400, "documents_cut": 30}}
+    words = "longer than small takes, and cut: 30 of 400 documents, 2 of 9 queries."
+    assert words in markdown(made(tmp_path, texts=texts))
+
+
 def test_settings_that_differ_name_runs_of_one_model(tmp_path: Path) -> None:
     for name, profile in (("bm25-1", "quarry"), ("bm25-2", "all")):
         keep(tmp_path, name, QUERIES, settings={"depth": 100, "profile": profile})

@@ -215,6 +215,13 @@ def notes(document: Mapping[str, Any]) -> list[str]:
     ]
     if comparison["differing_settings"]:
         lines.append(f"Beside the model, the runs differ in: {printable(', '.join(differing(comparison)))}.")
+    called = names(document)
+    lines += [
+        f"{called[run['run_id']]}: longer than {printable(model)} takes, and cut: {count['documents_cut']} of"
+        f" {count['documents']} documents, {count['queries_cut']} of {count['queries']} queries."
+        for run in document["runs"]
+        for model, count in (run["texts"] or {}).items()
+    ]
     depths = sorted({run["depth"] for run in document["runs"]})
     kept = [f"the {depth} results that a run keeps of each query" if depth else _FOREIGN for depth in depths]
     lines.append(f"Never found: not among {' or '.join(kept)}.")

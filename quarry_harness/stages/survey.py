@@ -82,7 +82,7 @@ def _account(run: KeptRun) -> dict[str, Any]:
     fields = (
         "model", "release", "release_version", "image", "profile", "filters", "queries", "queries_without_gold",
         "queries_without_result", "queries_without_result_by_reason", "tasks", "release_tasks", "units",
-        "unresolved_units", "units_sharing_a_chunk", "revisions_missing", "versions",
+        "unresolved_units", "units_sharing_a_chunk", "revisions_missing", "texts", "versions",
     )  # fmt: skip
     return {
         "run_id": run.run_id,
