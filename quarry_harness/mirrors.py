@@ -81,19 +81,31 @@ def _without_fields(template: str) -> str:
     return template.replace("{owner}", "").replace("{name}", "")
 
 
-def size_in_mirror(url: str, revisions: Sequence[str], blob_limit_bytes: int) -> int | None:
-    """Bytes that the revisions' objects take in a mirror's own packs, larger blobs left out; None where unreadable.
+# What zlib leaves of source code, about.
+_DEFLATED = 5
 
-    `url` is a file URL. Revisions that the mirror lacks count nothing.
+
+def size_in_mirror(url: str, revisions: Sequence[str], blob_limit_bytes: int) -> int | None:
+    """About how many bytes the revisions' objects take in a pack of their own, larger blobs left out; None: unreadable.
+
+    An object that the mirror stores whole, or as a delta against another one of these, is taken to travel as it is
+    stored; one that builds on an object that stays behind has to be written anew, whole. `url` is a file URL. Revisions
+    that the mirror lacks count nothing.
     """
     path = Path(unquote(urlsplit(url).path))
     git_dir = path / ".git" if (path / ".git").is_dir() else path
     if not git_dir.is_dir():
         return None
-    command = ["rev-list", "--objects", "--no-walk", "--ignore-missing", "--missing=allow-any", "--disk-usage"]
+    command = ["rev-list", "--objects", "--no-object-names", "--no-walk", "--ignore-missing", "--missing=allow-any"]
     stdin = "".join(f"{revision}\n" for revision in revisions).encode("ascii")
-    result = run_git([*command, f"--filter=blob:limit={blob_limit_bytes}", "--stdin"], git_dir=git_dir, stdin=stdin)
-    return int(result.stdout) if result.returncode == 0 and result.stdout.strip().isdigit() else None
+    named = run_git([*command, f"--filter=blob:limit={blob_limit_bytes}", "--stdin"], git_dir=git_dir, stdin=stdin)
+    if named.returncode != 0:
+        return None
+    form = "--batch-check=%(objectname) %(objectsize) %(objectsize:disk) %(deltabase)"
+    told = run_git(["cat-file", form, "--buffer"], git_dir=git_dir, stdin=named.stdout)
+    rows = [row for line in told.stdout.splitlines() if len(row := line.split()) == 4]
+    here = {row[0] for row in rows} | {b"0" * 40}
+    return sum(int(disk) if base in here else max(int(disk), int(size) // _DEFLATED) for _, size, disk, base in rows)
 
 
 def authorization(url: str, credentials: Credentials) -> str:

@@ -59,7 +59,7 @@ def _title(result: Mapping[str, Any]) -> str:
     return (
         f"{result['model']} on {release_words(result)}, {result['image']}{profile}:"
         f" {HEADLINE}, in percent"
-        f"\n{scope}; recall = share of a query's gold units in the top k, all_gold = every one of them is there"
+        f"\n{scope}\nrecall = share of a query's gold units in the top k, all_gold = every one of them is there"
     )
 
 

@@ -240,6 +240,8 @@ def test_lines_past_the_end_of_a_file_are_invalid_input_with_their_place(
     assert done.code == 3
     assert "data/gold-preimage.jsonl:3: unit" in done.err
     assert "past the end" in done.err
+    # Told at the end, so that it costs no other query its number.
+    assert "recall@5" in done.out
     # What was done before is kept, and the unit stays in the denominator.
     evaluated = quarry("eval", "-w", tmp_path / "w", "--json")
     assert (evaluated.code, evaluated.json["unresolved_units"]) == (1, 1)

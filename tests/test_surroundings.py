@@ -280,3 +280,10 @@ def test_a_refused_selection_leaves_no_workspace(quarry: Quarry, tmp_path: Path)
     done = quarry("fetch", "--release", "demo", "--repo", "nobody/nothing", "-w", tmp_path / "w")
     assert done.code == 2
     assert not (tmp_path / "w").exists()
+
+
+def test_an_empty_workspace_name_is_not_the_current_folder(quarry: Quarry, tmp_path: Path) -> None:
+    done = quarry("run", "--release", "demo", "-w", "", cwd=tmp_path)
+    assert done.code == 2
+    assert "The name is empty" in done.err
+    assert not list(tmp_path.iterdir())

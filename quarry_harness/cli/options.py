@@ -18,12 +18,21 @@ UNREADABLE = 3
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 
+class _Folder(click.Path):
+    """A folder's path. An empty one is a shell variable that is not set, and never the current folder."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if value == "":
+            self.fail("The name is empty.", param, ctx)
+        return super().convert(value, param, ctx)
+
+
 def workspace_option(command: Command) -> Command:
     """Adds --workspace: passes `workspace`, a Path."""
     return click.option(
         "--workspace",
         "-w",
-        type=click.Path(file_okay=False, path_type=Path),
+        type=_Folder(file_okay=False, path_type=Path),
         envvar="QUARRY_WORKSPACE",
         default=Path("quarry-workspace"),
         show_default="./quarry-workspace",

@@ -43,6 +43,7 @@ def run(
     """
     from quarry_harness import report
     from quarry_harness.console import Console
+    from quarry_harness.stages.canonicalize import check_lines
     from quarry_harness.stages.pipeline import run as run_all
 
     texts = {
@@ -58,6 +59,7 @@ def run(
             lambda stage, document: console.say(texts[stage](document)), accept_missing=accept_missing,
         )  # fmt: skip
     print_result(documents, as_json, lambda: report.evaluation(documents["eval"]))
+    check_lines(workspace, image, profile)
     return WRONG_DATA if documents["fetch"]["missing"] or documents["canonicalize"]["unresolved"] else OK
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from quarry_harness import models
 from quarry_harness.errors import EnvironmentProblem
-from quarry_harness.stages.canonicalize import canonicalize, check_lines
+from quarry_harness.stages.canonicalize import canonicalize
 from quarry_harness.stages.chunk import chunk
 from quarry_harness.stages.evaluate import evaluate
 from quarry_harness.stages.fetch import Selection, fetch
@@ -48,7 +48,6 @@ def run(
     refuse_incomplete(documents["fetch"], accept_missing=accept_missing)
     keep("chunk", chunk(workspace, image, jobs, progress))
     keep("canonicalize", canonicalize(workspace, image, profile, progress, accept_missing=accept_missing))
-    check_lines(workspace, image, profile)
     document = evaluate(workspace, choice, image, profile, depth, progress, accept_missing=accept_missing)
     keep("eval", document)
     return documents

@@ -79,8 +79,9 @@ def _is_settled(row: tuple[str, str, str] | None, asked: str) -> bool:
 def plan(workspace: Path, pins: Pins, known: Known, source: Source, jobs: int) -> dict[str, Any]:
     """Returns what `bring` would do: present, to_fetch, repositories_to_ask, known_missing, disk {bytes, basis}.
 
-    bytes is None where nothing can honestly be said of the disk; basis says what the number stands on, or why there
-    is none.
+    Beside them the keys of `bring` that a dry run can answer: fetched, bytes and requests are 0, missing is what is
+    known to be. disk's bytes are None where nothing can honestly be said; basis says what the number stands on, or why
+    there is none.
     """
     settled = known_missing(pins, known, source)
     with ThreadPoolExecutor(jobs) as pool:
@@ -90,7 +91,13 @@ def plan(workspace: Path, pins: Pins, known: Known, source: Source, jobs: int) -
         to_ask = {repo: left for repo, shas in missing.items() if (left := [s for s in shas if s not in settled[repo]])}
         disk = _disk(workspace, pins, here, to_ask, source, pool)
     to_fetch = sum(map(len, to_ask.values()))
+    gone = [(repo, sha) for repo, shas in missing.items() for sha in shas if sha in settled[repo]]
+    rows = [(repo, sha, *known[repo, sha][:2]) for repo, sha in gone]
     return {
+        "fetched": 0,
+        "missing": [dict(zip(("repo", "revision", "status", "reason"), row, strict=True)) for row in rows],
+        "bytes": 0,
+        "requests": 0,
         "present": sum(map(len, here.values())),
         "to_fetch": to_fetch,
         "known_missing": sum(map(len, missing.values())) - to_fetch,
@@ -110,7 +117,7 @@ def _disk(
     if urls[0].startswith("file:"):
         sizes = list(pool.map(partial(size_in_mirror, blob_limit_bytes=limit), urls, to_ask.values()))
         if None not in sizes:
-            basis = f"as the mirror's packs hold it, which may be tighter; without sources over {limit // 1024} KiB"
+            basis = f"from how the mirror's packs hold it; without sources over {limit // 1024} KiB"
             return {"bytes": sum(size or 0 for size in sizes), "basis": basis}
         return {"bytes": None, "basis": "the mirror cannot be measured: not all of its repositories can be read"}
     measured = {repo: _pack_bytes(repository_folder(workspace, repo)) / len(here[repo]) for repo in pins if here[repo]}
