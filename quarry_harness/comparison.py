@@ -11,7 +11,7 @@ from quarry_harness.report import percent, percents, published_results, publishe
 
 def comparison(document: Mapping[str, Any]) -> str:
     """Returns a comparison of runs: which queries, the table, how it was made."""
-    parts = [_compared_what(document), _comparison_table(document), _compared_how(document)]
+    parts = [_compared_what(document), _comparison_table(document), "\n".join(how(document))]
     if "first_stage" in document:
         parts.append(_first_stage(document))
     if "published" in document:
@@ -33,17 +33,16 @@ def _compared_what(document: Mapping[str, Any]) -> str:
         lines.append(f"  {document['queries_without_gold']} more have no gold unit: left out of every mean")
     lines += [f"  {run['name']}: {run['run_id']}" for run in runs if run["name"] != run["run_id"]]
     if document["differing_settings"]:
-        lines.append(f"  beside the model, the runs differ in: {', '.join(map(_setting, _differing(document)))}")
+        lines.append(f"  beside the model, the runs differ in: {', '.join(differing(document))}")
     return "\n".join(lines)
 
 
-def _differing(document: Mapping[str, Any]) -> list[tuple[str, list[Any]]]:
-    return list(document["differing_settings"].items())
+def differing(document: Mapping[str, Any]) -> list[str]:
+    """Returns the settings in which the runs of a comparison differ beside the model, with their values if short."""
+    return [_setting(name, values) for name, values in document["differing_settings"].items()]
 
 
-def _setting(differing: tuple[str, list[Any]]) -> str:
-    """A setting with its values, where they are short enough to say something."""
-    name, values = differing
+def _setting(name: str, values: list[Any]) -> str:
     short = all(isinstance(value, int) or (isinstance(value, str) and len(value) < 20) for value in values)
     return f"{name} ({' / '.join(map(str, values))})" if short else name
 
@@ -77,7 +76,8 @@ def _signed(value: float) -> str:
     return "-" if math.isnan(value) else f"{100 * value:+.1f}"
 
 
-def _compared_how(document: Mapping[str, Any]) -> str:
+def how(document: Mapping[str, Any]) -> list[str]:
+    """Returns how a comparison was made, a line a fact: clusters, resamples, seed, test, correction."""
     lines = [
         f"interval: {document['interval']}; {document['clusters']} {document['by']}s resampled"
         f" {document['resamples']:,} times, seed {document['seed']}"
@@ -93,7 +93,7 @@ def _compared_how(document: Mapping[str, Any]) -> str:
         ]
     if document["clusters"] < 30:
         lines.append(f"only {document['clusters']} {document['by']}s: too few for intervals and p to be trusted")
-    return "\n".join(lines)
+    return lines
 
 
 def _first_stage(document: Mapping[str, Any]) -> str:

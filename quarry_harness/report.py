@@ -54,17 +54,17 @@ def evaluation(result: Mapping[str, Any]) -> str:
 def _title(result: Mapping[str, Any]) -> str:
     scope = f"{result['queries']} queries of {result['tasks']} tasks"
     if result["tasks"] != result["release_tasks"]:
-        scope += f" (a selection{_filters(result['filters'])}: the release has {result['release_tasks']} tasks)"
+        scope += f" (a selection{selection_words(result['filters'])}: the release has {result['release_tasks']} tasks)"
     profile = "" if result["profile"] == "quarry" else f", profile {result['profile']}"
     return (
-        f"{result['model']} on {_release(result)}, {result['image']}{profile}:"
+        f"{result['model']} on {release_words(result)}, {result['image']}{profile}:"
         f" {HEADLINE}, in percent"
         f"\n{scope}\nrecall = share of a query's gold units in the top k, all_gold = every one of them is there"
     )
 
 
-def _filters(filters: Mapping[str, Any]) -> str:
-    """How a selection was made, as far as it fits on a line."""
+def selection_words(filters: Mapping[str, Any]) -> str:
+    """Returns how a selection was made, as far as it fits on a line: " of language go; the first 20", or nothing."""
     words = [
         f"{name} {', '.join(map(str, filters[name]))}" for name in ("repos", "languages", "tasks") if filters.get(name)
     ]
@@ -73,7 +73,8 @@ def _filters(filters: Mapping[str, Any]) -> str:
     return f" of {line if len(line) <= 100 else line[:97] + '...'}" if line else ""
 
 
-def _release(document: Mapping[str, Any]) -> str:
+def release_words(document: Mapping[str, Any]) -> str:
+    """Returns the name and version of the release that a document is about."""
     return f"{document['release']} {document['release_version'] or ''}".strip()
 
 
@@ -351,9 +352,9 @@ def state(document: Mapping[str, Any]) -> str:
     counts = document["counts"]
     lines = [
         f"workspace     {document['workspace']}",
-        f"release       {_release(document)}: {counts['tasks']} tasks, {counts['queries']} queries",
+        f"release       {release_words(document)}: {counts['tasks']} tasks, {counts['queries']} queries",
         f"selection     {counts['selected_tasks']} tasks, {counts['selected_queries']} queries"
-        f"{_filters(document['selection'].get('filters', {}))}",
+        f"{selection_words(document['selection'].get('filters', {}))}",
     ]
     lines += [f"mirror        {document['mirror']}"] if document["mirror"] else []
     for image, held in document["images"].items():

@@ -25,7 +25,14 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_the_wheel_holds_the_data(installed: Path) -> None:
     package = installed / "quarry_harness"
-    for name in ("store/schema.sql", "py.typed", "_data/RELEASE_MANIFEST.json", "_data/manifests/published.toml"):
+    page = [f"reports/page.{ending}" for ending in ("html", "css", "js")]
+    for name in (
+        *page,
+        "store/schema.sql",
+        "py.typed",
+        "_data/RELEASE_MANIFEST.json",
+        "_data/manifests/published.toml",
+    ):
         assert (package / name).is_file(), name
     shipped = {path.relative_to(ROOT) for path in (ROOT / "quarry_harness" / "demo").rglob("*") if path.is_file()}
     shipped = {path for path in shipped if "__pycache__" not in path.parts}
@@ -39,7 +46,7 @@ def test_the_main_job_works_from_the_wheel(installed: Path, tmp_path: Path) -> N
     where = [sys.executable, "-c", "import quarry_harness; print(quarry_harness.__file__)"]
     place = subprocess.run(where, env=env, cwd=tmp_path, capture_output=True, text=True, check=True).stdout
     assert place.startswith(str(installed))
-    for arguments in (["run", "--release", "demo"], ["verify"], ["status"]):
+    for arguments in (["run", "--release", "demo"], ["verify"], ["status"], ["report", "--format", "html"]):
         command = [sys.executable, "-m", "quarry_harness", *arguments]
         done = subprocess.run(command, env=env, cwd=tmp_path, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stderr

@@ -23,7 +23,7 @@ from quarry_harness.stages.workspace import runs_folder
 from quarry_harness.types import RESAMPLES, SEED
 
 COLUMNS = (
-    "query_id", "repo", "task_id", "gold_unit_keys", "gold_relevances", "gold_ranks", "gold_documents",
+    "query_id", "repo", "task_id", "gold_unit_keys", "gold_relevances", "gold_ranks", "gold_documents", "retrieved",
 )  # fmt: skip
 # Settings of a run whose difference may be the reason of a difference, beside the model.
 SETTINGS = (
@@ -65,19 +65,25 @@ def compare(
     twice, and for a cutoff beyond a run's depth; InvalidInputError where a run cannot be read, where the runs have no
     query in common, and where they disagree about a query's gold units.
     """
+    runs = in_order([open_run(workspace, name) for name in names], baseline and open_run(workspace, baseline))
+    return compare_runs(runs, plan, open_run(workspace, first_stage) if first_stage else None, pool)
+
+
+def compare_runs(
+    runs: Sequence[KeptRun], plan: Plan, first: KeptRun | None = None, pool: int | None = None
+) -> dict[str, Any]:
+    """Returns the comparison of runs that are open, the first one the baseline. Raises what `compare` raises."""
     wanted = plan.measures or tuple(f"{family}@{k}" for family in ("recall", "all_gold") for k in measures.CUTOFFS)
-    runs = _in_order([open_run(workspace, name) for name in names], baseline and open_run(workspace, baseline))
-    first = open_run(workspace, first_stage) if first_stage else None
     _check_depth(wanted, runs)
-    everything = runs + ([first] if first else [])
-    rows = _common(everything)
+    everything = [*runs, *([first] if first else [])]
+    rows = common(everything)
     units = [units_of(table) for table in rows]
     _check_gold(everything, rows)
     document = _about(runs, everything, rows[0], units) | _compared(
-        runs, units[: len(runs)], wanted, _clusters(rows[0], plan.by), plan
+        runs, units[: len(runs)], wanted, clusters(rows[0], plan.by), plan
     )
     if first:
-        depth = pool or _depth(first)
+        depth = pool or depth_of(first) or max(1, pc.max(first.rows["retrieved"]).as_py() or 0)
         _check_depth([f"hit@{depth}"], [first])
         pools = zip(runs, units, strict=False)
         document["first_stage"] = {
@@ -87,8 +93,8 @@ def compare(
     return document
 
 
-def open_run(workspace: Path, name: str) -> KeptRun:
-    """Returns the run of that id in the workspace, or in the folder of that path.
+def open_run(workspace: Path, name: str, columns: Sequence[str] = COLUMNS) -> KeptRun:
+    """Returns the run of that id in the workspace, or in the folder of that path, with those columns of its rows.
 
     Raises UsageError where there is none, InvalidInputError where it cannot be read.
     """
@@ -101,11 +107,11 @@ def open_run(workspace: Path, name: str) -> KeptRun:
             f"Runs: {', '.join(there)}." if there else "First run: quarry eval",
         )
     result = read_result(folder)
-    return KeptRun(str(result.get("run_id", folder.name)), folder, result, read_per_query(folder, COLUMNS))
+    return KeptRun(str(result.get("run_id", folder.name)), folder, result, read_per_query(folder, columns))
 
 
-def _in_order(runs: list[KeptRun], baseline: KeptRun | str | None) -> list[KeptRun]:
-    """The runs with the baseline first."""
+def in_order(runs: list[KeptRun], baseline: KeptRun | str | None) -> list[KeptRun]:
+    """Returns the runs with the baseline first; UsageError where one is named twice."""
     if isinstance(baseline, KeptRun):
         runs = [baseline, *(run for run in runs if run.run_id != baseline.run_id)]
     twice = next((run.run_id for i, run in enumerate(runs) if run.run_id in {other.run_id for other in runs[:i]}), None)
@@ -114,7 +120,8 @@ def _in_order(runs: list[KeptRun], baseline: KeptRun | str | None) -> list[KeptR
     return runs
 
 
-def _depth(run: KeptRun) -> int:
+def depth_of(run: KeptRun) -> int:
+    """Returns how many results a run keeps of each query; 0 where it has no limit of ours: another system's."""
     return int(run.result.get("settings", {}).get("depth", 0))
 
 
@@ -122,15 +129,15 @@ def _check_depth(wanted: Sequence[str], runs: Sequence[KeptRun]) -> None:
     for name in wanted:
         _, k = measures.parse(name)
         for run in runs:
-            if k is not None and k > _depth(run):
+            if k is not None and 0 < depth_of(run) < k:
                 raise UsageError(
-                    f"{name}: the run {run.run_id} keeps {_depth(run)} results a query.",
+                    f"{name}: the run {run.run_id} keeps {depth_of(run)} results a query.",
                     f"Choose a smaller cutoff, or run: quarry eval --depth {k}",
                 )
 
 
-def _common(runs: Sequence[KeptRun]) -> list[pa.Table]:
-    """Each run's rows of the queries that all have, in one order."""
+def common(runs: Sequence[KeptRun]) -> list[pa.Table]:
+    """Returns each run's rows of the queries that all have, by repo and query id; InvalidInputError where none is."""
     places = [{key: i for i, key in enumerate(run.keys())} for run in runs]
     shared = sorted(set(places[0]).intersection(*places[1:]))
     if not shared:
@@ -151,7 +158,7 @@ def _check_gold(runs: Sequence[KeptRun], rows: Sequence[pa.Table]) -> None:
                 unit = min(set(one) ^ set(other) or set(one))[0]
                 raise InvalidInputError(
                     f"{query}: {runs[0].run_id} and {run.run_id} have different gold units ({unit}).",
-                    "Compare runs of one release and one image.",
+                    "Name runs of one release and one image.",
                 )
 
 
@@ -173,7 +180,8 @@ def units_of(rows: pa.Table) -> measures.Judged:
     )
 
 
-def _clusters(rows: pa.Table, by: str) -> list[tuple[str, ...]]:
+def clusters(rows: pa.Table, by: str) -> list[tuple[str, ...]]:
+    """Returns the cluster of each row: its task, or its repository."""
     columns = (rows[name].to_pylist() for name in (("repo", "task_id") if by == "task" else ("repo",)))
     return list(zip(*columns, strict=True))
 
@@ -184,8 +192,6 @@ def _about(
     """Which runs and which queries, and what else is not the same about them."""
     with_gold = int((units[0].count() > 0).sum())
     headline = [f"recall@{k}" for k in measures.CUTOFFS]
-    models = [str(run.result.get("model", run.run_id)) for run in runs]
-    names = [model if models.count(model) == 1 else run.run_id for run, model in zip(runs, models, strict=True)]
     return {
         "runs": [
             {
@@ -200,7 +206,7 @@ def _about(
                     + ("unresolved_units", "revisions_missing")
                 },
             }
-            for run, name, own in zip(runs, names, units, strict=False)
+            for run, name, own in zip(runs, _names(runs), units, strict=False)
         ],
         "baseline": runs[0].run_id,
         "queries": with_gold,
@@ -208,6 +214,20 @@ def _about(
         "same_queries": all(len(run.rows) == len(rows) for run in everything),
         "differing_settings": _differing(everything),
     }
+
+
+def _names(runs: Sequence[KeptRun]) -> list[str]:
+    """What each run is called: its model; runs of one model by the settings that tell them apart, or by their ids."""
+    models = [str(run.result.get("model", run.run_id)) for run in runs]
+    settings = [name for name in ("image", "profile", "depth") if name in _differing(runs)]
+    words = [
+        f"{model}, " + ", ".join(f"{name} {run.result.get('settings', {}).get(name)}" for name in settings)
+        for run, model in zip(runs, models, strict=True)
+    ]
+    return [
+        model if models.count(model) == 1 else word if settings and words.count(word) == 1 else run.run_id
+        for run, model, word in zip(runs, models, words, strict=True)
+    ]
 
 
 def _differing(runs: Sequence[KeptRun]) -> dict[str, list[Any]]:

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from quarry_harness.errors import EnvironmentProblem, UsageError
-from quarry_harness.store import corpora, integrity, releases, upkeep
+from quarry_harness.store import corpora, integrity, reading, releases, upkeep
 from quarry_harness.store.database import Database, Row
 from quarry_harness.types import GoldUnit, Release
 
@@ -345,16 +345,7 @@ class Store:
 
         Rows are (path, blob, ordinal, language, kind, name, container, qualified name, lines, bytes).
         """
-        names = pa.table({"name": pa.array(sorted(symbols), pa.string())})
-        places = pa.table({"path": pa.array(sorted(paths), pa.string())})
-        with self._db.incoming(names, "named"), self._db.incoming(places, "placed"):
-            return self._db.rows(
-                "SELECT e.path, c.blob, c.ordinal, c.language, c.kind, c.name, c.container, c.qualified_name,"
-                " c.start_line, c.end_line, c.start_byte, c.end_byte FROM entry e JOIN chunk c USING (blob)"
-                " WHERE e.revision = ? AND"
-                " (e.path IN (SELECT path FROM placed) OR c.name IN (SELECT name FROM named))" + corpora.CORPUS_ORDER,
-                [revision],
-            )
+        return reading.chunks_at(self._db, revision, paths, symbols)
 
     def gather_documents(self, revisions: Sequence[int], kinds: Iterable[str] | None) -> pa.Table:
         """Returns the distinct documents of these revisions of one repository: path, container, name, text, by number.
@@ -369,6 +360,10 @@ class Store:
         Columns: path, blob, ordinal, name, start_line, end_line, document (its number).
         """
         return corpora.corpus(self._db, revision)
+
+    def sources(self, wanted: Iterable[Row], kinds: Iterable[str] | None) -> list[Row]:
+        """Returns (number, path, name, text) of the chunks at those places, as far as they are here."""
+        return reading.sources(self._db, wanted, kinds)
 
     # -- resolutions and runs -----------------------------------------------------------------------------------------
 

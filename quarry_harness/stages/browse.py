@@ -1,0 +1,167 @@
+"""What a page needs to look at single queries: gold units with their ranks, the best results, their source."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from quarry_harness.stages.compare import KeptRun, common, units_of
+from quarry_harness.stages.hits import Document, Hit, Place, places, top_hits
+from quarry_harness.stages.survey import NO_GOLD, OUTCOMES, outcomes
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How much of the queries goes into a page: a browser must open it."""
+
+    hits: int = 5  # results a query and run
+    lines: int = 60  # of one source
+    letters: int = 240  # of one line
+    query_bytes: int = 24_000_000
+    source_bytes: int = 12_000_000
+
+
+def browse(workspace: Path, runs: Sequence[KeptRun], limits: Limits | None = None) -> dict[str, Any]:
+    """Returns the common queries of the runs, by repository and query id, as a document made to be small.
+
+    queries: one object a query. gold: [place, 1 for ESSENTIAL, 1 for resolved, [rank in each run, 0 = none]]; hits: of
+    each run the places of its best results; outcomes: of each run a number of `outcomes`. places: [path, name, start
+    line, end line, number of its source or -1]. sources: [text, lines that were cut off]. left_out: what did not fit
+    (queries, sources) and what the workspace does not have (sources_missing). Raises what `places` raises.
+    """
+    limits = limits or Limits()
+    tables = common(runs)
+    worst = [outcomes(table, units_of(table))[1] for table in tables]
+    rows = [table.to_pylist() for table in tables]
+    ids = {row["query_id"] for row in rows[0]}
+    hits = [top_hits(run.folder, limits.hits, ids) for run in runs]
+    shelf = _Shelf(limits)
+    queries: list[dict[str, Any]] = []
+    spent = 0
+    for several in zip(*rows, strict=True):
+        place = len(queries)
+        entry = _entry(several, [column[place] for column in worst], hits, runs, shelf)
+        spent += len(json.dumps(entry))
+        if spent + shelf.bytes > limits.query_bytes:
+            break
+        queries.append(entry)
+    shelf.fill(workspace)
+    return {
+        "outcomes": [*OUTCOMES, NO_GOLD],
+        "hits": limits.hits,
+        "lines": limits.lines,
+        "queries": queries,
+        "places": shelf.rows,
+        "sources": shelf.sources,
+        "left_out": {
+            "queries": len(rows[0]) - len(queries),
+            "sources": shelf.left_out,
+            "sources_missing": shelf.missing,
+        },
+    }
+
+
+def gold_document(unit_key: str) -> str:
+    """Returns the part of a gold unit's key that a document's id has too: `path:symbol:start-end`."""
+    return unit_key.split(":", 2)[-1]
+
+
+def _entry(
+    rows: Sequence[dict[str, Any]],
+    worst: Sequence[str],
+    hits: Sequence[dict[str, list[Hit]]],
+    runs: Sequence[KeptRun],
+    shelf: _Shelf,
+) -> dict[str, Any]:
+    row = rows[0]
+    at = row["repo"], row["revision"]
+    ranks = [dict(zip(other["gold_unit_keys"], other["gold_ranks"], strict=True)) for other in rows]
+    profiles = [str(run.result.get("profile")) for run in runs]
+    gold = zip(row["gold_unit_keys"], row["gold_relevances"], row["gold_kinds"], strict=True)
+    return {
+        "id": row["query_id"],
+        "repo": row["repo"],
+        "language": row["language"],
+        "revision": row["revision"],
+        "text": row["query"],
+        "chunks": [other["corpus_chunks"] for other in rows],
+        "gold": [
+            [
+                shelf.number((*at, gold_document(key)), profiles[0], 1),
+                int(relevance == "ESSENTIAL"),
+                int(bool(kind)),
+                [own.get(key, 0) for own in ranks],
+            ]
+            for key, relevance, kind in gold
+        ],
+        "hits": [
+            [
+                shelf.number((*at, hit.document), profile, hit.rank if hit.rank == 1 else hit.rank + 1)
+                for hit in ranked.get(row["query_id"], [])
+            ]
+            for ranked, profile in zip(hits, profiles, strict=True)
+        ],
+        "outcomes": [[*OUTCOMES, NO_GOLD].index(name) for name in worst],
+    }
+
+
+class _Shelf:
+    """Documents, each once, and the source of as many as fit."""
+
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+        self._numbers: dict[tuple[Document, str], int] = {}
+        self._turns: list[int] = []  # of each document: those of low turns come first where room is short
+        self.rows: list[list[Any]] = []
+        self.sources: list[list[Any]] = []
+        self.bytes = 0  # about what `rows` will take
+        self.left_out = 0
+        self.missing = 0
+
+    def number(self, document: Document, profile: str, turn: int) -> int:
+        number = self._numbers.setdefault((document, profile), len(self._numbers))
+        if number == len(self._turns):
+            self._turns.append(turn)
+            self.bytes += len(document[2]) + 20
+        self._turns[number] = min(turn, self._turns[number])
+        return number
+
+    def fill(self, workspace: Path) -> None:
+        """Looks up every document and keeps the sources that fit."""
+        found = self._found(workspace)
+        self.rows = [[place.path, place.name, place.start_line, place.end_line, -1] for place in found]
+        kept: dict[str, int] = {}
+        room = self._limits.source_bytes
+        for number in sorted(range(len(found)), key=lambda i: (self._turns[i], i)):
+            text = found[number].text
+            if text is None:
+                self.missing += 1
+                continue
+            if text not in kept:
+                cut = list(shortened(text, self._limits.lines, self._limits.letters))
+                size = len(json.dumps(cut))
+                if size > room:
+                    self.left_out += 1
+                    continue
+                room -= size
+                kept[text] = len(self.sources)
+                self.sources.append(cut)
+            self.rows[number][4] = kept[text]
+
+    def _found(self, workspace: Path) -> list[Place]:
+        by_profile: dict[str, list[Document]] = defaultdict(list)
+        for document, profile in self._numbers:
+            by_profile[profile].append(document)
+        found = {profile: places(workspace, wanted, profile) for profile, wanted in sorted(by_profile.items())}
+        return [found[profile][document] for document, profile in self._numbers]
+
+
+def shortened(text: str, lines: int, letters: int) -> tuple[str, int]:
+    """Returns the first lines of a source, long ones cut, and how many lines were left out."""
+    rows = text.rstrip("\n").split("\n")
+    first = "\n".join(row if len(row) <= letters else row[: letters - 1] + "…" for row in rows[:lines])
+    return first, max(0, len(rows) - lines)
