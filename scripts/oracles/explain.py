@@ -1,0 +1,58 @@
+"""Differences that are no fault of the chunker's own rules, told apart by the text itself.
+
+Each reason is a rule that looks at the lines in question, so that a new difference of the same kind is explained and
+one of another kind is not.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+COMMENTS = "a comment at the end of the body belongs to the grammar's node"
+NEXT_LINE = "an indented body ends where the grammar's next token begins"
+MACRO_LINE = "a line of macros or attributes in front belongs to the grammar's node"
+OPERATOR_END = "an operator at a line's end is read as a postfix one: the grammar's node ends there"
+CONDITIONAL = "an #if inside or around the function: the compiler sees one branch, the grammar both"
+GRAMMAR = "the grammar reads this file with errors"
+
+_MACROS = re.compile(r"[\w\s(),:\[\]]*")  # words and their arguments: no statement, no comment, no #
+_COMMENT = {
+    "python": re.compile(r"#[^\n]*"),
+    "scala": re.compile(r"/\*.*?\*/|//[^\n]*", re.DOTALL),
+}
+_OPERATORS = tuple("+-*/:|&<>=!%^")
+
+
+@dataclass(frozen=True, slots=True)
+class File:
+    """What the rules look at beside the rows."""
+
+    language: str
+    lines: tuple[str, ...]
+    errors: int  # ERROR and MISSING nodes of our tree
+    conditional: tuple[tuple[int, int], ...]  # first and last lines of #if groups, or of what is off
+
+
+def reason(file: File, theirs: tuple[int, int] | None, ours: tuple[int, int] | None) -> str:
+    """Why a function's two ranges differ, or why one side has none; "" where no rule says."""
+    if theirs and ours:
+        after = file.lines[theirs[1] : ours[1]]
+        if file.language == "python" and theirs[0] == ours[0] and after and _is_comment(file.language, after):
+            return COMMENTS
+        if file.language == "scala" and theirs[0] == ours[0]:
+            if after and _is_comment(file.language, after[:-1]):
+                return NEXT_LINE
+            if theirs[1] > ours[1] and file.lines[ours[1] - 1].rstrip().endswith(_OPERATORS):
+                return OPERATOR_END
+        before = "\n".join(file.lines[ours[0] - 1 : theirs[0] - 1])
+        if file.language in ("c", "cpp") and theirs[1] == ours[1] and before and _MACROS.fullmatch(before):
+            return MACRO_LINE
+    spans = [span for span in (theirs, ours) if span]
+    if any(first <= span[1] and span[0] <= last for first, last in file.conditional for span in spans):
+        return CONDITIONAL
+    return GRAMMAR if file.errors else ""
+
+
+def _is_comment(language: str, lines: tuple[str, ...]) -> bool:
+    return not _COMMENT[language].sub("", "\n".join(lines)).strip()
