@@ -23,6 +23,7 @@ from quarry_harness.languages.rules import (
 
 _FUNCTION_VALUES = {"arrow_function": "function", "function_expression": "function", "generator_function": "generator"}
 _AROUND_A_VALUE = frozenset({"parenthesized_expression", "as_expression", "satisfies_expression", "type_assertion"})
+_BESIDE_A_VALUE = frozenset({"type_arguments", "comment"})
 # What a name is assigned to that stands outside all functions, wherever the assignment is.
 _GLOBALS = frozenset({"exports", "module", "window", "global", "globalThis", "self", "console", "process"})
 
@@ -30,7 +31,7 @@ _GLOBALS = frozenset({"exports", "module", "window", "global", "globalThis", "se
 def _value(node: Node | None) -> Node | None:
     """An expression without the parentheses and type assertions around it."""
     while node is not None and node.type in _AROUND_A_VALUE:
-        node = next((child for child in children(node) if child.is_named and child.type != "type_arguments"), None)
+        node = next((child for child in children(node) if child.is_named and child.type not in _BESIDE_A_VALUE), None)
     return node
 
 
