@@ -33,6 +33,7 @@ from quarry_harness.languages.rules import (
     Step,
     children,
     dotted,
+    errors,
     name_of,
     text,
 )
@@ -72,17 +73,12 @@ def chunk_blob(data: bytes, dialect: str) -> ParsedBlob:
     if reason := _unreadable(data) or _unbearable(data, rules.ambiguous):
         return ParsedBlob(reason)
     try:
-        tree = _parse(data, dialect)
-        errors = _count_errors(tree.root_node)
-        if errors and rules.mask is not None and (masked := rules.mask(data)) != data:
-            other = _parse(masked, dialect)
-            if (fewer := _count_errors(other.root_node)) < errors:
-                tree, errors = other, fewer
+        tree, error_count = _read(data, dialect)
     except TimeoutError:
         return ParsedBlob("parse_timeout")
     chunks = _Walk(tree.root_node, data, dialect).run()
     chunks.sort(key=attrgetter("start_byte", "end_byte", "name"))
-    return ParsedBlob("parsed", tuple(chunks), errors)
+    return ParsedBlob("parsed", tuple(chunks), error_count)
 
 
 def source_text(data: bytes, chunk: Chunk) -> str:
@@ -186,20 +182,22 @@ def _parse(data: bytes, dialect: str) -> Tree:
         raise TimeoutError from error
 
 
-def _count_errors(root: Node) -> int:
-    """How many ERROR and MISSING nodes a tree has; only the parts that have any are visited."""
-    if not root.has_error:
-        return 0
-    count = 0
-    cursor = root.walk()
-    while (node := cursor.node) is not None:
-        count += node.is_error or node.is_missing
-        if node.has_error and cursor.goto_first_child():
-            continue
-        while not cursor.goto_next_sibling():
-            if not cursor.goto_parent():
-                return count
-    return count
+def _read(data: bytes, dialect: str) -> tuple[Tree, int]:
+    """The tree with the fewest errors, of the source and of what the language masks in it, and their number.
+
+    Raises TimeoutError.
+    """
+    best = _parse(data, dialect)
+    fewest = sum(1 for _ in errors(best.root_node))
+    masked = RULES_OF_DIALECT[dialect].masked
+    if fewest and masked is not None:
+        for source in masked(data, best.root_node):
+            tree = _parse(source, dialect)
+            if (count := sum(1 for _ in errors(tree.root_node))) < fewest:
+                best, fewest = tree, count
+            if not fewest:
+                break
+    return best, fewest
 
 
 def _enter(node: Node, scope: Scope, _source: bytes) -> Iterable[Step]:

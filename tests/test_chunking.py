@@ -156,6 +156,52 @@ def test_prototypes_and_globals_are_assigned_at_any_depth_and_locals_are_not() -
     assert found == [("wrap", ""), ("T.a", "T"), ("b", ""), ("d", ""), ("e", ""), ("f", "")]
 
 
+def test_a_call_signature_after_a_member_without_a_semicolon_breaks_no_file() -> None:
+    source = (
+        "interface I {\n  a: B\n  <T>(x: T): C\n  m(): D // why\n  /** <U> */\n  <U>(\n    x: U): E\n  n(): F\n}\n"
+        "const o: {\n  <T>(x: T): void\n  <T, U>(x: U): T\n} = f(\n  1,\n  // two\n  <T>(x: T) => x,\n  g =>\n"
+        "    <T>(x: T) => x)\nfunction after() {}\n"
+    )
+    assert chunks(source, "typescript") == [
+        ("method", "I.m", "I", 4, 4),
+        ("method", "I.n", "I", 8, 8),
+        ("function", "after", "", 19, 19),
+    ]
+    assert chunk_blob(source.encode(), "typescript").error_count == 0
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "type T = import('./a').B<C>['d']",
+        "interface V<in A, out B = never, in out C extends D = D> { x: A }",
+        "interface V<\n/** @ts-ignore */\nout A,\n  in B> {}",
+        "type M = `not \\`this\\`, that`",
+    ],
+)
+def test_what_the_grammar_does_not_know_of_types_breaks_no_file(line: str) -> None:
+    source = f"{line}\nclass K {{\n  m(): import('x').Y<Z> {{ return [1, out instanceof K] }}\n}}\n"
+    rows = 3 + line.count("\n")
+    assert chunks(source, "typescript") == [("method", "K.m", "K", rows, rows)]
+    assert chunk_blob(source.encode(), "typescript").error_count == 0
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "const o = {\n  a,\n  return (b) => {\n    c()\n  }\n}\n",
+        "const o = {\n  switch (a.b) {\n    case 'c': d()\n  }\n}\n",
+    ],
+)
+def test_statements_in_a_broken_object_are_no_methods(source: str) -> None:
+    assert chunks(source, "typescript") == []
+
+
+def test_methods_may_be_named_as_statements() -> None:
+    source = "class K {\n  return(v) { return v }\n  delete() {}\n  if(a) {}\n  broken(\n}\n"
+    assert {name for _, name, _, _, _ in chunks(source, "javascript")} >= {"K.return", "K.delete", "K.if"}
+
+
 def test_an_unnamed_default_export_is_only_in_the_superset() -> None:
     assert [kind for kind, *_ in chunks("module.exports = function () {}\n", "javascript")] == ["default_export"]
     assert [kind for kind, *_ in chunks("export default () => 1;\n", "javascript")] == ["default_export"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from tree_sitter import Node
 
@@ -69,6 +69,12 @@ def mask_directives(source: bytes) -> bytes:
     return b"".join([*pieces, source[kept_to:]])
 
 
+def _masked(source: bytes, _root: Node) -> Iterator[bytes]:
+    masked = mask_directives(source)
+    if masked != source:
+        yield masked
+
+
 _NOT_LINE_BREAKS = re.compile(rb"[^\r\n]")
 
 
@@ -110,6 +116,6 @@ RULES = Rules(
         "indexer_declaration": _indexer,
         "destructor_declaration": _finalizer,
     },
-    mask=mask_directives,
+    masked=_masked,
     ambiguous=b"<=",
 )
