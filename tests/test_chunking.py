@@ -88,6 +88,21 @@ def test_masking_hides_the_other_branches_and_what_is_nested_in_them() -> None:
     assert mask_directives(source).split() == [b"a", b"b", b"f"]
 
 
+def test_only_the_directives_around_an_error_cost_a_branch() -> None:
+    broken = "#if X\n    if (a) {\n#else\n    if (b) {\n#endif\n    }\n"
+    source = (
+        f"class C {{\n#if A\n  void One() {{}}\n#else\n  void Two() {{}}\n#endif\n  void Three() {{\n{broken}  }}\n"
+        f"#if B\n  void Four() {{}}\n#elif C\n  void Five() {{\n{broken}  }}\n#endif\n}}\n"
+    )
+    assert [(name, first, last) for _, name, _, first, last in chunks(source, "csharp")] == [
+        ("C.One", 3, 3),
+        ("C.Two", 5, 5),
+        ("C.Three", 7, 14),
+        ("C.Four", 16, 16),
+        ("C.Five", 18, 25),
+    ]
+
+
 def test_a_primary_constructor_has_the_lines_of_its_header() -> None:
     source = "class P(\n    int a,\n    int b)\n    : Base(a)\n    where T : new()\n{\n    int M() => a;\n}\n"
     assert chunks(source, "csharp") == [("primary_constructor", "P.P", "P", 1, 4), ("method", "P.M", "P", 7, 7)]

@@ -204,8 +204,8 @@ def mask_types(source: bytes, _root: Node) -> Iterator[bytes]:
     It reads `a: B` and, on the next line, `<T>(..): C` as the one type `B<T>`, so a `;` comes between them; it knows
     no `import('..').T<U>`, no `<in T, out U>` and no escape in a template's type.
     """
-    masked = _TYPE_IMPORT.sub(lambda match: b"_" * len(match[0]), source.replace(b"\\`", b"__"))
-    masked = bytearray(_VARIANCE.sub(lambda match: match[1] + b" " * len(match[2]), masked))
+    known = _TYPE_IMPORT.sub(lambda match: b"_" * len(match[0]), source.replace(b"\\`", b"__"))
+    masked = bytearray(_VARIANCE.sub(lambda match: match[1] + b" " * len(match[2]), known))
     for match in _CALL_SIGNATURE.finditer(source):
         before = _code_before(source, match.start())
         if before and not before.endswith(_ENDS_NO_MEMBER):
