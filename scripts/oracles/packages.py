@@ -99,6 +99,9 @@ def unpacked(package: Package, cache: Path) -> Path:
     try:
         _unpack(archive, fresh)
         fresh.rename(folder)
+    except OSError:
+        if not folder.is_dir():  # else another run was here first
+            raise
     finally:
         shutil.rmtree(fresh, ignore_errors=True)
     return folder
