@@ -17,6 +17,7 @@ from quarry_harness.languages.rules import (
     Step,
     children,
     dotted,
+    first_named,
     name_of,
     text,
 )
@@ -94,7 +95,7 @@ def _object(node: Node, scope: Scope, source: bytes) -> Iterable[Step]:
 
 def _expression(node: Node, scope: Scope, source: bytes) -> Iterable[Step]:
     """An assignment; a namespace stands in a statement of its own, too; a call is searched."""
-    inner: Node | None = node.named_child(0)
+    inner = first_named(node)
     while inner is not None and inner.type == "assignment_expression":
         yield from _assignment(inner, scope, source)
         inner = inner.child_by_field_name("right")

@@ -7,7 +7,18 @@ from collections.abc import Iterable
 
 from tree_sitter import Node
 
-from quarry_harness.languages.rules import Enter, Function, Rules, Scope, SecondLook, Step, children, name_of, text
+from quarry_harness.languages.rules import (
+    Enter,
+    Function,
+    Rules,
+    Scope,
+    SecondLook,
+    Step,
+    children,
+    first_named,
+    name_of,
+    text,
+)
 
 _PROPERTY = re.compile(
     r"(?:\w+\s*\.\s*)*(?:property|cached_property|abstractproperty)\b|.*\.\s*(?:setter|getter|deleter)\s*$"
@@ -24,7 +35,7 @@ def _decorated(node: Node, scope: Scope, source: bytes) -> Iterable[Step]:
         return
     kind = "method" if scope.container else "function"
     # A decorator's node goes on to the end of its line, comment and all: what it names is its expression.
-    decorators = (child.named_child(0) for child in children(node) if child.type == "decorator")
+    decorators = (first_named(child) for child in children(node) if child.type == "decorator")
     if scope.container and any(_PROPERTY.match(text(one, source)) for one in decorators):
         kind = "property"
     yield Function(node, kind, name_of(definition, source), scope, definition.child_by_field_name("body"))

@@ -88,6 +88,8 @@ class Rules:
     drop_names: frozenset[str] = frozenset()  # "functions" that error recovery makes of statements
     name: Callable[[Node, bytes], str] | None = None  # instead of the text of the field `name`
     ambiguous: bytes = b""  # signs of which the grammar's error recovery cannot bear thousands in one statement
+    # What the parser is given in place of the source: parts of it blanked, every offset and line break kept.
+    plain: Callable[[bytes], bytes] | None = None
     # What else to parse of a file with errors: the source with parts of it masked, every offset and line break kept.
     masked: Callable[[bytes, Node], Iterable[bytes]] | None = None
 
@@ -119,6 +121,11 @@ def name_of(node: Node, source: bytes) -> str:
 def children(node: Node) -> Iterable[Node]:
     """The node's children; one at a time where there are many, since a list of millions is large."""
     return node.children if node.child_count < 10_000 else _many_children(node)
+
+
+def first_named(node: Node) -> Node | None:
+    """The first named child; None without one, where the library's own call raises IndexError."""
+    return node.named_child(0) if node.named_child_count else None
 
 
 def errors(root: Node) -> Iterator[Node]:
