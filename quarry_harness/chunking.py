@@ -187,11 +187,11 @@ def _read(data: bytes, dialect: str) -> tuple[Tree, int]:
 
     Raises TimeoutError.
     """
-    best = _parse(data, dialect)
+    rules = RULES_OF_DIALECT[dialect]
+    best = _parse(rules.plain(data) if rules.plain is not None else data, dialect)
     fewest = sum(1 for _ in errors(best.root_node))
-    masked = RULES_OF_DIALECT[dialect].masked
-    if fewest and masked is not None:
-        for source in masked(data, best.root_node):
+    if fewest and rules.masked is not None:
+        for source in rules.masked(data, best.root_node):
             tree = _parse(source, dialect)
             if (count := sum(1 for _ in errors(tree.root_node))) < fewest:
                 best, fewest = tree, count
