@@ -271,6 +271,7 @@ def test_names_of_cpp_operators_and_conversions() -> None:
         "struct S {\n  operator bool() const { return true; }\n  bool operator==(S o) const;\n  void operator()(int);\n"
         "  int operator () () const;\n"
         '  virtual ~S() = default;\n  S();\n};\nlong operator""_km(unsigned long long v) { return v; }\n'
+        "inline S::operator bool() const { return true; }\n"
     )
     assert [(kind, name) for kind, name, *_ in chunks(source, "cpp")] == [
         ("conversion_operator", "S.operator bool"),
@@ -280,6 +281,7 @@ def test_names_of_cpp_operators_and_conversions() -> None:
         ("destructor", "S.~S"),
         ("constructor", "S.S"),
         ("function", 'operator""_km'),
+        ("conversion_operator", "S.operator bool"),
     ]
 
 
@@ -307,6 +309,14 @@ def test_a_call_signature_after_a_member_without_a_semicolon_breaks_no_file() ->
         ("function", "after", "", 19, 19),
     ]
     assert chunk_blob(source.encode(), "typescript").error_count == 0
+
+
+def test_an_assertion_of_a_type_with_dots_hides_no_function() -> None:
+    source = (
+        "const all = ((\n  a: I<S.A> | R<string, S.A>,\n  b?: S.O\n): S.S<any, any> => {\n  if (x in a) {\n"
+        "    return f(a, b as any)\n  }\n}) as S.A.Signature\n"
+    )
+    assert chunks(source, "typescript") == [("function", "all", "", 1, 8)]
 
 
 @pytest.mark.parametrize(

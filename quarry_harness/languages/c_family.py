@@ -139,6 +139,11 @@ def _definition(node: Node, scope: Scope, source: bytes) -> Iterable[Step]:
         yield from _class(kind, scope, source)
     named = _constructor_behind_macro(declarator) or _function_name(declarator)
     if named is not None:
+        if kind is not None and kind.type == "qualified_identifier" and text(_last_part(kind), source) == "operator":
+            # `inline X::operator bool() {`: the grammar takes what comes before the last word for the type.
+            owner = scope.inside_type(_qualifier(kind, source))
+            yield Function(node, "conversion_operator", f"operator {text(named, source)}", owner)
+            return
         yield from _declared(node, named, scope, source)
         yield from _wreckage(declarator, scope)
         return

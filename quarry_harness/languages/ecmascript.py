@@ -32,9 +32,19 @@ _GLOBALS = frozenset({"exports", "module", "window", "global", "globalThis", "se
 
 def _value(node: Node | None) -> Node | None:
     """An expression without the parentheses and type assertions around it."""
+    if node is not None and node.type == "member_expression":
+        node = _asserted(node)
     while node is not None and node.type in _AROUND_A_VALUE:
         node = next((child for child in children(node) if child.is_named and child.type not in _BESIDE_A_VALUE), None)
     return node
+
+
+def _asserted(node: Node) -> Node:
+    """`f as A.B`, which the grammar may read as the member `B` of `f as A`."""
+    inner: Node | None = node
+    while inner is not None and inner.type == "member_expression":
+        inner = inner.child_by_field_name("object")
+    return inner if inner is not None and inner.type in ("as_expression", "satisfies_expression") else node
 
 
 def _key(node: Node | None, source: bytes) -> str:

@@ -14,9 +14,15 @@ NEXT_LINE = "an indented body ends where the grammar's next token begins"
 MACRO_LINE = "a line of macros or attributes in front belongs to the grammar's node"
 OPERATOR_END = "an operator at a line's end is read as a postfix one: the grammar's node ends there"
 CONDITIONAL = "an #if inside or around the function: the compiler sees one branch, the grammar both"
+MACRO_END = "the end is in the arguments of a macro: libclang says where the macro is, and not the line of the `;`"
+DEFAULTED = "libclang's range ends before `= default` and `= delete`"
+MACRO_CALL = "a macro's call that reads like a declaration is a chunk, as it is for the labelling tool"
 GRAMMAR = "the grammar reads this file with errors"
 
 _MACROS = re.compile(r"[\w\s(),:\[\]]*")  # words and their arguments: no statement, no comment, no #
+_OLD_PROTOTYPE = re.compile(r"[A-Z_]\w*\s*\(\(.*\)\s*\)[^()]*;\s*(//.*|/\*.*)?", re.DOTALL)
+_DEFAULT = re.compile(r"[^{}]*=\s*(default|delete)\s*;.*", re.DOTALL)
+_CALL = re.compile(r"\s*[A-Z][A-Z0-9_]{2,}\(")
 _COMMENT = {
     "python": re.compile(r"#[^\n]*"),
     "scala": re.compile(r"/\*.*?\*/|//[^\n]*", re.DOTALL),
@@ -36,22 +42,42 @@ class File:
 
 def reason(file: File, theirs: tuple[int, int] | None, ours: tuple[int, int] | None) -> str:
     """Why a function's two ranges differ, or why one side has none; "" where no rule says."""
-    if theirs and ours:
-        after = file.lines[theirs[1] : ours[1]]
-        if file.language == "python" and theirs[0] == ours[0] and after and _is_comment(file.language, after):
-            return COMMENTS
-        if file.language == "scala" and theirs[0] == ours[0]:
-            if after and _is_comment(file.language, after[:-1]):
-                return NEXT_LINE
-            if theirs[1] > ours[1] and file.lines[ours[1] - 1].rstrip().endswith(_OPERATORS):
-                return OPERATOR_END
-        before = "\n".join(file.lines[ours[0] - 1 : theirs[0] - 1])
-        if file.language in ("c", "cpp") and theirs[1] == ours[1] and before and _MACROS.fullmatch(before):
-            return MACRO_LINE
+    if theirs and ours and (why := _by_its_lines(file, theirs, ours)):
+        return why
+    if ours and not theirs and file.language in ("c", "cpp") and _CALL.match(file.lines[ours[0] - 1]):
+        return MACRO_CALL
     spans = [span for span in (theirs, ours) if span]
     if any(first <= span[1] and span[0] <= last for first, last in file.conditional for span in spans):
         return CONDITIONAL
     return GRAMMAR if file.errors else ""
+
+
+def _by_its_lines(file: File, theirs: tuple[int, int], ours: tuple[int, int]) -> str:
+    if file.language in ("c", "cpp"):
+        return _of_c(file.lines, theirs, ours)
+    if theirs[0] != ours[0]:
+        return ""
+    after = file.lines[theirs[1] : ours[1]]
+    if file.language == "python" and after and _is_comment(file.language, after):
+        return COMMENTS
+    if file.language == "scala":
+        if after and _is_comment(file.language, after[:-1]):
+            return NEXT_LINE
+        if theirs[1] > ours[1] and file.lines[ours[1] - 1].rstrip().endswith(_OPERATORS):
+            return OPERATOR_END
+    return ""
+
+
+def _of_c(lines: tuple[str, ...], theirs: tuple[int, int], ours: tuple[int, int]) -> str:
+    before = "\n".join(lines[ours[0] - 1 : theirs[0] - 1])
+    if theirs[1] == ours[1] and before and _MACROS.fullmatch(before):
+        return MACRO_LINE
+    if theirs[0] == ours[0] and theirs[1] < ours[1]:
+        if _OLD_PROTOTYPE.search("\n".join(lines[theirs[1] - 1 : ours[1]])):
+            return MACRO_END
+        if _DEFAULT.fullmatch("\n".join(lines[theirs[1] : ours[1]])):
+            return DEFAULTED
+    return ""
 
 
 def _is_comment(language: str, lines: tuple[str, ...]) -> bool:

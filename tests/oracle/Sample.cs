@@ -11,9 +11,8 @@ namespace A.B
         protected Sample(int a)
             : base()
         {
-            int Folded(int x) => x;
             Func<int, int> f = x => x;
-            f(Folded(a));
+            f(a);
         }
 
         ~Sample() {}
