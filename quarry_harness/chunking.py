@@ -162,13 +162,12 @@ def _language(dialect: str) -> Language:
     return get_language(cast(SupportedLanguage, RULES_OF_DIALECT[dialect].grammars[dialect]))
 
 
-def _parse(data: bytes, dialect: str) -> Tree:
-    """A tree, or TimeoutError."""
+def _parse(data: bytes, dialect: str, deadline: float) -> Tree:
+    """A tree, or TimeoutError; `deadline` is a time of `time.monotonic`."""
     parser = Parser(_language(dialect))
     if len(data) <= SMALL_BLOB_BYTES:
         return parser.parse(data)
     steps = 0
-    deadline = time.monotonic() + PARSE_LIMIT_S
 
     def give_up(_offset: int, _has_error: bool) -> bool:
         nonlocal steps
@@ -185,18 +184,21 @@ def _parse(data: bytes, dialect: str) -> Tree:
 def _read(data: bytes, dialect: str) -> tuple[Tree, int]:
     """The tree with the fewest errors, of the source and of what the language masks in it, and their number.
 
-    Raises TimeoutError.
+    Raises TimeoutError where the first parse takes too long; a further one that does is left out.
     """
     rules = RULES_OF_DIALECT[dialect]
-    best = _parse(rules.plain(data) if rules.plain is not None else data, dialect)
+    deadline = time.monotonic() + PARSE_LIMIT_S
+    best = _parse(rules.plain(data) if rules.plain is not None else data, dialect, deadline)
     fewest = sum(1 for _ in errors(best.root_node))
-    if fewest and rules.masked is not None:
-        for source in rules.masked(data, best.root_node):
-            tree = _parse(source, dialect)
-            if (count := sum(1 for _ in errors(tree.root_node))) < fewest:
-                best, fewest = tree, count
-            if not fewest:
-                break
+    for source in rules.masked(data, best.root_node) if fewest and rules.masked is not None else ():
+        try:
+            tree = _parse(source, dialect, deadline)
+        except TimeoutError:
+            break
+        if (count := sum(1 for _ in errors(tree.root_node))) < fewest:
+            best, fewest = tree, count
+        if not fewest:
+            break
     return best, fewest
 
 

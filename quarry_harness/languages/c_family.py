@@ -236,7 +236,7 @@ def _type_definition(node: Node, scope: Scope, source: bytes) -> Iterable[Step]:
 _COMMENT_IN_A_MACRO = re.compile(rb"\*/[ \t]*\\\r?\n")
 _DOUBLY_IN_PARENTHESES = re.compile(rb"\(\([^()]*+(?:\([^()]*+\)[^()]*+)*+\)\s*+\)(?=\s*;)")
 _NAME_AND_MACRO = re.compile(rb"\b(?!(?:return|else|do|throw|co_return)\b)\w+[ \t]+([A-Z_]\w*[ \t]*)\Z")
-_AFTER_SMALL_WORDS = re.compile(rb"\n([a-z0-9_ \t*]*+)([A-Z][A-Z0-9_]{2,}+(?:\([^()\n]*+\))?)(?=\s+[A-Za-z_])")
+_AFTER_SMALL_WORDS = re.compile(rb"\n([a-z0-9_ \t*]*+)([A-Z][A-Z0-9_]{2,}+(?:\([^(){};\n]*+\))?)(?=\s+[A-Za-z_])")
 _BEFORE_A_BODY = re.compile(rb"\) ([A-Z][A-Z0-9_]{2,}+)(?=[ \t]*(?:\{|=[ \t]*default\b))")
 # Before a name, these words are no type: the macro is the type, or there is none.
 _NO_TYPES = frozenset(
@@ -249,7 +249,7 @@ _CONSTRUCTOR = re.compile(rb"[ \t]+(\w+)::~?\1[ \t]*\(")
 _CLASS_AND_BODY = re.compile(rb"\s+[A-Za-z_]\w*\s*(?:final\s*)?[:{]")
 # Clang's annotations for its analysis of thread safety, under the names that its manual gives them.
 _LOCKS = {
-    word: re.compile(word + rb"[ \t]*\([^()]*+(?:\([^()]*+\)[^()]*+)*+\)")
+    word: re.compile(word + rb"[ \t]*\([^(){};]*+(?:\([^(){};]*+\)[^(){};]*+)*+\)")
     for word in (b"GUARDED_BY", b"LOCKS_REQUIRED", b"LOCKS_EXCLUDED", b"LOCK_FUNCTION", b"E_LOCK", b"D_LOCK")
 }
 _BEFORE_A_LOCK = re.compile(rb"(?<!\w)(?:ABSL_)?(?:PT_|EXCLUSIVE_|SHARED_|UN|ASSERT_EXCLUSIV|ASSERT_SHARE)?\Z")
