@@ -179,20 +179,20 @@ def test_a_comment_inside_a_macro_ends_neither_it_nor_the_functions_behind() -> 
 
 def test_members_behind_a_class_s_macro_are_members() -> None:
     source = (
-        "class API X : public Y {\n public:\n  X();\n  explicit X(int a);\n  X(const X&) = delete;\n"
+        "\nclass API X : public Y {\n public:\n  X();\n  explicit X(int a);\n  X(const X&) = delete;\n"
         "  virtual ~X();\n  ~X() override;\n  void f();\n  int g() const { return 1; }\n  X(int b) : a_(b) {}\n};\n"
         "struct API(8) Z final {\n  Z();\n};\n"
     )
     assert chunks(source, "cpp") == [
-        ("constructor", "X.X", "X", 3, 3),
         ("constructor", "X.X", "X", 4, 4),
         ("constructor", "X.X", "X", 5, 5),
-        ("destructor", "X.~X", "X", 6, 6),
+        ("constructor", "X.X", "X", 6, 6),
         ("destructor", "X.~X", "X", 7, 7),
-        ("method", "X.f", "X", 8, 8),
-        ("method", "X.g", "X", 9, 9),
-        ("constructor", "X.X", "X", 10, 10),
-        ("constructor", "Z.Z", "Z", 13, 13),
+        ("destructor", "X.~X", "X", 8, 8),
+        ("method", "X.f", "X", 9, 9),
+        ("method", "X.g", "X", 10, 10),
+        ("constructor", "X.X", "X", 11, 11),
+        ("constructor", "Z.Z", "Z", 14, 14),
     ]
 
 

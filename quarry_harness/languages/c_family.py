@@ -232,7 +232,8 @@ def _type_definition(node: Node, scope: Scope, source: bytes) -> Iterable[Step]:
         yield from _class(kind, scope, source)
 
 
-# Searched for in every file: each begins with a sign that is rare, or stands at a line's beginning.
+# Searched for in every file: each begins with a sign that is rare, or with a line break (what stands in a file's first
+# line is left as it is).
 _COMMENT_IN_A_MACRO = re.compile(rb"\*/[ \t]*\\\r?\n")
 _DOUBLY_IN_PARENTHESES = re.compile(rb"\(\([^()]*+(?:\([^()]*+\)[^()]*+)*+\)\s*+\)(?=\s*;)")
 _NAME_AND_MACRO = re.compile(rb"\b(?!(?:return|else|do|throw|co_return)\b)\w+[ \t]+([A-Z_]\w*[ \t]*)\Z")
@@ -261,24 +262,27 @@ def plain_c(source: bytes) -> bytes:
     A comment inside a macro ends it there; `OF` in `int f OF((int a));`, `CALL` in `int CALL f(int a)` and `API` in
     `API type f(int a)` are taken for types or names.
     """
-    spans = [_comment(source, match.start()) for match in _COMMENT_IN_A_MACRO.finditer(source)]
-    lines = _AFTER_SMALL_WORDS.finditer(b"\n" + source)  # so that the first line begins as the others do
-    spans += [(match.start(2) - 1, match.end(2) - 1) for match in lines if _is_macro(match)]
-    for match in _DOUBLY_IN_PARENTHESES.finditer(source):
-        before = max(0, match.start() - 200)
-        if macro := _NAME_AND_MACRO.search(source[before : match.start()]):
-            spans += [(before + macro.start(1), match.start() + 1), (match.end() - 1, match.end())]
-    return _without(source, spans)
+    return _without(source, _macros(source))
 
 
 def plain_cpp(source: bytes) -> bytes:
     """As in C; and without the macros in `class API Foo {`, behind which the grammar sees a function's statements, in
     `API X::X() {`, `f() NOEXCEPT {`, and in `int x GUARDED_BY(m);`, which it takes for a function.
     """
-    spans = [match.span(1) for match in _BEFORE_A_BODY.finditer(source)]
+    spans = _macros(source) + [match.span(1) for match in _BEFORE_A_BODY.finditer(source)]
     if b"LOCK" in source or b"GUARDED_BY" in source:
         spans += [span for word, pattern in _LOCKS.items() if word in source for span in _locks(pattern, source)]
-    return _without(plain_c(source), spans)
+    return _without(source, spans)
+
+
+def _macros(source: bytes) -> list[tuple[int, int]]:
+    spans = [_comment(source, match.start()) for match in _COMMENT_IN_A_MACRO.finditer(source)]
+    spans += [match.span(2) for match in _AFTER_SMALL_WORDS.finditer(source) if _is_macro(match)]
+    for match in _DOUBLY_IN_PARENTHESES.finditer(source):
+        before = max(0, match.start() - 200)
+        if macro := _NAME_AND_MACRO.search(source[before : match.start()]):
+            spans += [(before + macro.start(1), match.start() + 1), (match.end() - 1, match.end())]
+    return spans
 
 
 def _comment(source: bytes, end: int) -> tuple[int, int]:
@@ -315,12 +319,13 @@ def _locks(pattern: re.Pattern[bytes], source: bytes) -> Iterator[tuple[int, int
 
 
 def _without(source: bytes, spans: list[tuple[int, int]]) -> bytes:
-    if not spans:
-        return source
-    plain = bytearray(source)
-    for start, end in spans:
-        plain[start:end] = b" " * (end - start)
-    return bytes(plain)
+    pieces: list[bytes] = []
+    kept_to = 0
+    for start, end in sorted(spans):
+        if start >= kept_to:
+            pieces += [source[kept_to:start], b" " * (end - start)]
+            kept_to = end
+    return b"".join([*pieces, source[kept_to:]]) if pieces else source
 
 
 _WRAPPERS = frozenset(
