@@ -73,12 +73,12 @@ def chunk_blob(data: bytes, dialect: str) -> ParsedBlob:
     if reason := _unreadable(data) or _unbearable(data, rules.ambiguous):
         return ParsedBlob(reason)
     try:
-        tree, error_count = _read(data, dialect)
+        tree = parsed_tree(data, dialect)
     except TimeoutError:
         return ParsedBlob("parse_timeout")
     chunks = _Walk(tree.root_node, data, dialect).run()
     chunks.sort(key=attrgetter("start_byte", "end_byte", "name"))
-    return ParsedBlob("parsed", tuple(chunks), error_count)
+    return ParsedBlob("parsed", tuple(chunks), sum(1 for _ in errors(tree.root_node)))
 
 
 def source_text(data: bytes, chunk: Chunk) -> str:
@@ -181,8 +181,9 @@ def _parse(data: bytes, dialect: str, deadline: float) -> Tree:
         raise TimeoutError from error
 
 
-def _read(data: bytes, dialect: str) -> tuple[Tree, int]:
-    """The tree with the fewest errors, of the source and of what the language masks in it, and their number.
+def parsed_tree(data: bytes, dialect: str) -> Tree:
+    """Returns the tree that a blob's chunks are taken from: of what may be parsed in its place, the one with the fewest
+    ERROR and MISSING nodes. All offsets are the blob's.
 
     Raises TimeoutError where the first parse takes too long; a further one that does is left out.
     """
@@ -199,7 +200,7 @@ def _read(data: bytes, dialect: str) -> tuple[Tree, int]:
             best, fewest = tree, count
         if not fewest:
             break
-    return best, fewest
+    return best
 
 
 def _enter(node: Node, scope: Scope, _source: bytes) -> Iterable[Step]:

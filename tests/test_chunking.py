@@ -272,6 +272,7 @@ def test_names_of_cpp_operators_and_conversions() -> None:
         "  int operator () () const;\n"
         '  virtual ~S() = default;\n  S();\n};\nlong operator""_km(unsigned long long v) { return v; }\n'
         "inline S::operator bool() const { return true; }\n"
+        'long operator"" _m(unsigned long long v);\n'
     )
     assert [(kind, name) for kind, name, *_ in chunks(source, "cpp")] == [
         ("conversion_operator", "S.operator bool"),
@@ -282,6 +283,7 @@ def test_names_of_cpp_operators_and_conversions() -> None:
         ("constructor", "S.S"),
         ("function", 'operator""_km'),
         ("conversion_operator", "S.operator bool"),
+        ("function", 'operator""_m'),
     ]
 
 

@@ -27,6 +27,8 @@ from oracles import explain, packages, programs  # noqa: E402
 from oracles.compare import Tally, add, sources  # noqa: E402
 from oracles.report import default_cache  # noqa: E402
 
+from quarry_harness.chunking import parsed_tree  # noqa: E402
+
 MANIFEST = packages.read_manifest()
 TOOLBOX = programs.Toolbox(MANIFEST.tools, default_cache())
 # language -> sample, the commands it needs, the packages it needs, its functions with and without a body
@@ -119,16 +121,19 @@ def test_a_function_that_we_miss_or_make_up_is_a_difference(tmp_path: Path) -> N
         ("c", "int g;\nint f(void) {}\n", (2, 2), (1, 2), ""),
         ("c", "int f OF((int a,\n  int b));\n", (1, 1), (1, 2), explain.MACRO_END),
         ("c", "int f(int a,\n  int b);\n", (1, 1), (1, 2), ""),
-        ("cpp", "A::A()\n    = default;\n", (1, 1), (1, 2), explain.DEFAULTED),
+        ("cpp", "A::A()\n    = default;\n", (1, 1), (1, 2), explain.TAIL),
+        ("cpp", "auto f()\n    -> decltype(a.b());\n", (1, 1), (1, 2), explain.TAIL),
         ("cpp", "A::A()\n{}\n", (1, 1), (1, 2), ""),
         ("cpp", "  COPY(A);\n", None, (1, 1), explain.MACRO_CALL),
         ("cpp", "  Copy(A);\n", None, (1, 1), ""),
+        ("c", "int f(void) {}\nint g(void) { FOREACH(a) x }\n", (2, 2), None, explain.GRAMMAR),
+        ("c", "int f(void) {}\nint g(void) { FOREACH(a) x }\n", (1, 1), None, ""),
     ],
 )
 def test_a_difference_is_explained_by_its_lines(
-    language: str, text: str, theirs: tuple[int, int] | None, ours: tuple[int, int], reason: str
+    language: str, text: str, theirs: tuple[int, int] | None, ours: tuple[int, int] | None, reason: str
 ) -> None:
-    file = explain.File(language, tuple(text.split("\n")), 0, ())
+    file = explain.File(language, tuple(text.split("\n")), parsed_tree(text.encode(), language).root_node, ())
     assert explain.reason(file, theirs, ours) == reason
 
 

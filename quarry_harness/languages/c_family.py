@@ -113,7 +113,8 @@ def _kind_and_name(node: Node, source: bytes) -> tuple[str, str]:
     name = " ".join(text(node, source).split())
     if node.type == "destructor_name":
         return "destructor", name.replace(" ", "")
-    return "", "operator()" if name == "operator ()" else name
+    # One spelling for `operator ()` and `operator"" _x`; other operators keep a space, as the labelling tool does.
+    return "", name.replace(" ", "") if name.startswith(("operator (", 'operator""', 'operator ""')) else name
 
 
 def _declared(node: Node, named: Node, scope: Scope, source: bytes) -> Iterable[Step]:
