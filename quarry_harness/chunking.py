@@ -34,6 +34,7 @@ from quarry_harness.languages.rules import (
     Step,
     children,
     dotted,
+    errors,
     name_of,
     text,
 )
@@ -73,17 +74,12 @@ def chunk_blob(data: bytes, dialect: str) -> ParsedBlob:
     if reason := _unreadable(data) or _unbearable(data, rules.ambiguous):
         return ParsedBlob(reason)
     try:
-        tree = _parse(data, dialect)
-        errors = _count_errors(tree.root_node)
-        if errors and rules.mask is not None and (masked := rules.mask(data)) != data:
-            other = _parse(masked, dialect)
-            if (fewer := _count_errors(other.root_node)) < errors:
-                tree, errors = other, fewer
+        tree = parsed_tree(data, dialect)
     except TimeoutError:
         return ParsedBlob("parse_timeout")
     chunks = _Walk(tree.root_node, data, dialect).run()
     chunks.sort(key=attrgetter("start_byte", "end_byte", "name"))
-    return ParsedBlob("parsed", tuple(chunks), errors)
+    return ParsedBlob("parsed", tuple(chunks), sum(1 for _ in errors(tree.root_node)))
 
 
 def source_text(data: bytes, chunk: Chunk) -> str:
@@ -170,13 +166,12 @@ def grammar(dialect: str) -> Language:
     return get_language(cast(SupportedLanguage, rules.grammars[dialect]))
 
 
-def _parse(data: bytes, dialect: str) -> Tree:
-    """A tree, or TimeoutError."""
+def _parse(data: bytes, dialect: str, deadline: float) -> Tree:
+    """A tree, or TimeoutError; `deadline` is a time of `time.monotonic`."""
     parser = Parser(grammar(dialect))
     if len(data) <= SMALL_BLOB_BYTES:
         return parser.parse(data)
     steps = 0
-    deadline = time.monotonic() + PARSE_LIMIT_S
 
     def give_up(_offset: int, _has_error: bool) -> bool:
         nonlocal steps
@@ -190,20 +185,26 @@ def _parse(data: bytes, dialect: str) -> Tree:
         raise TimeoutError from error
 
 
-def _count_errors(root: Node) -> int:
-    """How many ERROR and MISSING nodes a tree has; only the parts that have any are visited."""
-    if not root.has_error:
-        return 0
-    count = 0
-    cursor = root.walk()
-    while (node := cursor.node) is not None:
-        count += node.is_error or node.is_missing
-        if node.has_error and cursor.goto_first_child():
-            continue
-        while not cursor.goto_next_sibling():
-            if not cursor.goto_parent():
-                return count
-    return count
+def parsed_tree(data: bytes, dialect: str) -> Tree:
+    """Returns the tree that a blob's chunks are taken from: of what may be parsed in its place, the one with the fewest
+    ERROR and MISSING nodes. All offsets are the blob's.
+
+    Raises TimeoutError where the first parse takes too long; a further one that does is left out.
+    """
+    rules = RULES_OF_DIALECT[dialect]
+    deadline = time.monotonic() + PARSE_LIMIT_S
+    best = _parse(rules.plain(data) if rules.plain is not None else data, dialect, deadline)
+    fewest = sum(1 for _ in errors(best.root_node))
+    for source in rules.masked(data, best.root_node) if fewest and rules.masked is not None else ():
+        try:
+            tree = _parse(source, dialect, deadline)
+        except TimeoutError:
+            break
+        if (count := sum(1 for _ in errors(tree.root_node))) < fewest:
+            best, fewest = tree, count
+        if not fewest:
+            break
+    return best
 
 
 def _enter(node: Node, scope: Scope, _source: bytes) -> Iterable[Step]:

@@ -7,8 +7,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from quarry_harness import chunking
-from quarry_harness.chunking import chunk_blob
+from quarry_harness.chunking import chunk_blob, parsed_tree
 from quarry_harness.languages import PROFILES
+from quarry_harness.languages.c_family import plain_c, plain_cpp
 from quarry_harness.languages.csharp import mask_directives
 from quarry_harness.languages.scala import mask_names
 
@@ -71,6 +72,10 @@ def test_the_search_in_bodies_grows_no_faster_than_the_body(source: str, dialect
     assert time.monotonic() - started < 20
 
 
+def test_a_go_method_without_a_receiver_costs_no_run() -> None:
+    assert chunks("package p\nfunc () f() {}\n", "go") == [("method", "p.f", "", 2, 2)]
+
+
 # C#: directives.
 
 
@@ -87,6 +92,21 @@ def test_masking_keeps_every_offset_and_line(lines: list[str]) -> None:
 def test_masking_hides_the_other_branches_and_what_is_nested_in_them() -> None:
     source = b"#if A\na\n#if B\nb\n#else\nc\n#endif\n#else\nd\n#if C\ne\n#endif\n#endif\nf\n"
     assert mask_directives(source).split() == [b"a", b"b", b"f"]
+
+
+def test_only_the_directives_around_an_error_cost_a_branch() -> None:
+    broken = "#if X\n    if (a) {\n#else\n    if (b) {\n#endif\n    }\n"
+    source = (
+        f"class C {{\n#if A\n  void One() {{}}\n#else\n  void Two() {{}}\n#endif\n  void Three() {{\n{broken}  }}\n"
+        f"#if B\n  void Four() {{}}\n#elif C\n  void Five() {{\n{broken}  }}\n#endif\n}}\n"
+    )
+    assert [(name, first, last) for _, name, _, first, last in chunks(source, "csharp")] == [
+        ("C.One", 3, 3),
+        ("C.Two", 5, 5),
+        ("C.Three", 7, 14),
+        ("C.Four", 16, 16),
+        ("C.Five", 18, 25),
+    ]
 
 
 def test_a_primary_constructor_has_the_lines_of_its_header() -> None:
@@ -125,6 +145,123 @@ def test_declarators_tell_functions_from_variables() -> None:
     assert [name for _, name, *_ in chunks(source, "c")] == ["f", "signal", "h", "a", "b"]
 
 
+def test_a_macro_before_a_type_is_not_taken_for_the_type() -> None:
+    source = (
+        "#define API extern\nAPI int (f1)(int a);\nAPI lua_Number (f2) (lua_State *L, int idx);\nAPI int f3 (int a);\n"
+        "API type_t *f4(void);\nAPI const char *f5(void) { return 0; }\nextern uLong CALL f6(int a);\n"
+        "int CALL f7(void)\n{\n  return 1;\n}\nBOOL CALL f8(void);\nstatic UINT32 f9(UINT32 a);\nFILE *f10(void);\n"
+        "API\nint f11(void);\nAPI MAKE(name)(int a);\n"
+    )
+    expected = [("f1", 2, 2), ("f2", 3, 3), ("f3", 4, 4), ("f4", 5, 5), ("f5", 6, 6), ("f6", 7, 7), ("f7", 8, 11)]
+    expected += [("f8", 12, 12), ("f9", 13, 13), ("f10", 14, 14), ("f11", 15, 16), ("MAKE", 17, 17)]
+    for dialect in ("c", "cpp"):
+        assert [(name, first, last) for _, name, _, first, last in chunks(source, dialect)] == expected
+
+
+def test_an_old_prototype_has_its_own_name() -> None:
+    source = (
+        "extern int CALL open_it OF((const char *name,\n    int (*f)(int)));\nlocal void close_it _((void));\n"
+        "int g(void) { if ((1)) return FLAG((2)); CHECK((3)); return 0; }\n"
+    )
+    assert [(name, first, last) for _, name, _, first, last in chunks(source, "c")] == [
+        ("open_it", 1, 2),
+        ("close_it", 3, 3),
+        ("g", 4, 4),
+    ]
+
+
+def test_a_comment_inside_a_macro_ends_neither_it_nor_the_functions_behind() -> None:
+    source = (
+        "#define SKIP(p)   \\\n  (a ?  /* one */  \\\n   b : /* two */ \\\n   (c))\n\n"
+        "static int\nf(int a);\nint g(void);\n"
+    )
+    assert [(name, first, last) for _, name, _, first, last in chunks(source, "c")] == [("f", 6, 7), ("g", 8, 8)]
+
+
+def test_members_behind_a_class_s_macro_are_members() -> None:
+    source = (
+        "\nclass API X : public Y {\n public:\n  X();\n  explicit X(int a);\n  X(const X&) = delete;\n"
+        "  virtual ~X();\n  ~X() override;\n  void f();\n  int g() const { return 1; }\n  X(int b) : a_(b) {}\n};\n"
+        "struct API(8) Z final {\n  Z();\n};\n"
+    )
+    assert chunks(source, "cpp") == [
+        ("constructor", "X.X", "X", 4, 4),
+        ("constructor", "X.X", "X", 5, 5),
+        ("constructor", "X.X", "X", 6, 6),
+        ("destructor", "X.~X", "X", 7, 7),
+        ("destructor", "X.~X", "X", 8, 8),
+        ("method", "X.f", "X", 9, 9),
+        ("method", "X.g", "X", 10, 10),
+        ("constructor", "X.X", "X", 11, 11),
+        ("constructor", "Z.Z", "Z", 14, 14),
+    ]
+
+
+def test_what_is_defaulted_outside_its_class_is_found() -> None:
+    source = (
+        "X::~X() = default;\na::X::X() = default;\nX::X(int a) = delete;\n"
+        "X::~X() NOEXCEPT = default;\ny.z = default_;\n"
+    )
+    assert [(kind, name, line) for kind, name, _, line, _ in chunks(source, "cpp")] == [
+        ("destructor", "X.~X", 1),
+        ("constructor", "a.X.X", 2),
+        ("constructor", "X.X", 3),
+        ("destructor", "X.~X", 4),
+    ]
+
+
+def test_annotations_of_thread_safety_are_no_functions() -> None:
+    source = (
+        "#define GUARDED_BY(x) __attribute__((guarded_by(x)))\nclass Z {\n  int x GUARDED_BY(m);\n"
+        "  std::deque<W*> w_ GUARDED_BY(mutex_) = {};\n  void f() EXCLUSIVE_LOCKS_REQUIRED(m);\n"
+        "  Status g(int a)\n      LOCKS_EXCLUDED(m, n());\n  void Unlock() UNLOCK_FUNCTION() { mu_.unlock(); }\n};\n"
+    )
+    assert [(name, first, last) for _, name, _, first, last in chunks(source, "cpp")] == [
+        ("Z.f", 5, 5),
+        ("Z.g", 6, 7),
+        ("Z.Unlock", 8, 8),
+    ]
+
+
+def test_a_constructor_behind_a_macro_outside_its_class_is_no_initialiser() -> None:
+    source = "namespace n {\n  API X::X(int a): a_(a), b_(0)\n  {\n  }\n  BOOL X::f() { return 1; }\n}\n"
+    assert [(name, first, last) for _, name, _, first, last in chunks(source, "cpp")] == [
+        ("n.X.X", 2, 4),
+        ("n.X.f", 5, 5),
+    ]
+
+
+_PIECES = [
+    "class ",
+    "API",
+    " X ",
+    "{",
+    "\n",
+    "\r\n",
+    "int ",
+    "f",
+    "(",
+    ")",
+    "OF((",
+    "))",
+    ";",
+    "é",
+    "/*",
+    "*/",
+    "\\\n",
+    "a::a(",
+]
+_PIECES += ["GUARDED_BY", "= default", "#define "]
+
+
+@given(st.lists(st.sampled_from(_PIECES), max_size=30))
+def test_what_the_parser_is_given_of_c_keeps_every_offset_and_line(pieces: list[str]) -> None:
+    source = "".join(pieces).encode()
+    for plain in (plain_c(source), plain_cpp(source)):
+        assert len(plain) == len(source)
+        assert all(new in (old, ord(" ")) for new, old in zip(plain, source, strict=True) if old not in b"\r\n")
+
+
 def test_a_function_swallowed_by_a_broken_one_is_found() -> None:
     source = "int a(void) {\n#if X\n  if (1) {\n#else\n  if (2) {\n#endif\n  }\n}\n\nint b(void) {\n  return 1;\n}\n"
     assert ("function", "b", "", 10, 12) in chunks(source, "c")
@@ -133,15 +270,21 @@ def test_a_function_swallowed_by_a_broken_one_is_found() -> None:
 def test_names_of_cpp_operators_and_conversions() -> None:
     source = (
         "struct S {\n  operator bool() const { return true; }\n  bool operator==(S o) const;\n  void operator()(int);\n"
+        "  int operator () () const;\n"
         '  virtual ~S() = default;\n  S();\n};\nlong operator""_km(unsigned long long v) { return v; }\n'
+        "inline S::operator bool() const { return true; }\n"
+        'long operator"" _m(unsigned long long v);\n'
     )
     assert [(kind, name) for kind, name, *_ in chunks(source, "cpp")] == [
         ("conversion_operator", "S.operator bool"),
         ("method", "S.operator=="),
         ("method", "S.operator()"),
+        ("method", "S.operator()"),
         ("destructor", "S.~S"),
         ("constructor", "S.S"),
         ("function", 'operator""_km'),
+        ("conversion_operator", "S.operator bool"),
+        ("function", 'operator""_m'),
     ]
 
 
@@ -155,6 +298,60 @@ def test_prototypes_and_globals_are_assigned_at_any_depth_and_locals_are_not() -
     )
     found = [(name, container) for kind, name, container, *_ in chunks(source, "javascript") if kind in QUARRY]
     assert found == [("wrap", ""), ("T.a", "T"), ("b", ""), ("d", ""), ("e", ""), ("f", "")]
+
+
+def test_a_call_signature_after_a_member_without_a_semicolon_breaks_no_file() -> None:
+    source = (
+        "interface I {\n  a: B\n  <T>(x: T): C\n  m(): D // why\n  /** <U> */\n  <U>(\n    x: U): E\n  n(): F\n}\n"
+        "const o: {\n  <T>(x: T): void\n  <T, U>(x: U): T\n} = f(\n  1,\n  // two\n  <T>(x: T) => x,\n  g =>\n"
+        "    <T>(x: T) => x)\nfunction after() {}\n"
+    )
+    assert chunks(source, "typescript") == [
+        ("method", "I.m", "I", 4, 4),
+        ("method", "I.n", "I", 8, 8),
+        ("function", "after", "", 19, 19),
+    ]
+    assert chunk_blob(source.encode(), "typescript").error_count == 0
+
+
+def test_an_assertion_of_a_type_with_dots_hides_no_function() -> None:
+    source = (
+        "const all = ((\n  a: I<S.A> | R<string, S.A>,\n  b?: S.O\n): S.S<any, any> => {\n  if (x in a) {\n"
+        "    return f(a, b as any)\n  }\n}) as S.A.Signature\n"
+    )
+    assert chunks(source, "typescript") == [("function", "all", "", 1, 8)]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "type T = import('./a').B<C>['d']",
+        "interface V<in A, out B = never, in out C extends D = D> { x: A }",
+        "interface V<\n/** @ts-ignore */\nout A,\n  in B> {}",
+        "type M = `not \\`this\\`, that`",
+    ],
+)
+def test_what_the_grammar_does_not_know_of_types_breaks_no_file(line: str) -> None:
+    source = f"{line}\nclass K {{\n  m(): import('x').Y<Z> {{ return [1, out instanceof K] }}\n}}\n"
+    rows = 3 + line.count("\n")
+    assert chunks(source, "typescript") == [("method", "K.m", "K", rows, rows)]
+    assert chunk_blob(source.encode(), "typescript").error_count == 0
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "const o = {\n  a,\n  return (b) => {\n    c()\n  }\n}\n",
+        "const o = {\n  switch (a.b) {\n    case 'c': d()\n  }\n}\n",
+    ],
+)
+def test_statements_in_a_broken_object_are_no_methods(source: str) -> None:
+    assert chunks(source, "typescript") == []
+
+
+def test_methods_may_be_named_as_statements() -> None:
+    source = "class K {\n  return(v) { return v }\n  delete() {}\n  if(a) {}\n  broken(\n}\n"
+    assert {name for _, name, _, _, _ in chunks(source, "javascript")} >= {"K.return", "K.delete", "K.if"}
 
 
 def test_an_unnamed_default_export_is_only_in_the_superset() -> None:
@@ -255,8 +452,8 @@ def test_scala_names_that_are_keywords_in_scala_3() -> None:
 
 @given(st.text(alphabet="enumgivenline =.(:)[`\n", max_size=60))
 def test_scala_masks_keep_every_offset(source: str) -> None:
-    masked = mask_names(source.encode())
-    assert masked.lower() == source.encode()
+    root = parsed_tree(source.encode(), "scala").root_node
+    assert all(masked.lower() == source.encode() for masked in mask_names(source.encode(), root))
 
 
 def test_scala_names_keep_their_backquotes_as_the_labels_do() -> None:

@@ -68,6 +68,16 @@ def test_decorators_are_inside_and_properties_are_no_chunks() -> None:
     assert kinds(source, "python")["p"] == "property"
 
 
+def test_a_comment_behind_a_setter_s_decorator_makes_no_method_of_it() -> None:
+    source = (
+        "class A:\n"
+        "    @x.setter  # type: ignore\n    def x(self, value): pass\n"
+        "    @x . deleter # why\n    def x(self): pass\n"
+        "    @named('a.setter')  # x.setter\n    def kept(self): pass\n"
+    )
+    assert found(source, "python") == [("A", "kept", 6, 7)]
+
+
 def test_methods_of_a_class_inside_a_function_stay() -> None:
     source = "def f():\n    class C:\n        def m(self):\n            pass\n    return C\n"
     assert found(source, "python") == [("", "f", 1, 5), ("C", "m", 3, 4)]
@@ -90,6 +100,14 @@ def test_export_is_inside_and_an_arrow_has_its_whole_declaration() -> None:
         ("K", "p", 10, 11),
         ("", "e", 12, 12),
     ]
+
+
+def test_a_comment_before_a_value_hides_no_function() -> None:
+    source = (
+        "const f = /** @type {F} */ (\n  /** @param {T} a */\n  (a) => a\n);\n"
+        "exports.g = /* g */ (/* h */ function () {});\n"
+    )
+    assert found(source, "javascript") == [("", "f", 1, 4), ("", "g", 5, 5)]
 
 
 def test_nested_functions_callbacks_and_generators_are_no_chunks() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from tree_sitter import Node
 
@@ -16,6 +16,7 @@ from quarry_harness.languages.rules import (
     Step,
     children,
     dotted,
+    first_named,
     join,
     text,
 )
@@ -38,6 +39,8 @@ def _function_name(declarator: Node | None) -> Node | None:
     while node is not None:
         if node.type == "function_declarator":
             is_function = True
+            if (behind := _behind_a_macro(node)) is not None:
+                return behind
         elif node.type in _OF_A_VARIABLE:
             is_function = False
         elif node.type not in _THROUGH:
@@ -47,6 +50,26 @@ def _function_name(declarator: Node | None) -> Node | None:
         return None
     last = _last_part(node)
     return node if is_function or (last is not None and last.type == "operator_cast") else None
+
+
+def _behind_a_macro(node: Node) -> Node | None:
+    """The name where the grammar has taken the type for it, since it takes a macro in front for the type.
+
+    `API int f(..)` may have the name as an error behind `int`; in `API int (f)(..)` it is a parameter of `int`.
+    """
+    declarator = node.child_by_field_name("declarator")
+    if declarator is None or declarator.type != "function_declarator":
+        error = declarator.next_sibling if declarator is not None and node.has_error else None
+        last = error.children[-1] if error is not None and error.type == "ERROR" and error.child_count else None
+        return last if last is not None and last.type == "identifier" else None
+    # No function returns a function. Without a space it is a macro's call: `API MAKE(name)(int a)`.
+    inner = declarator.child_by_field_name("declarator")
+    parameters = declarator.child_by_field_name("parameters")
+    if inner is None or parameters is None or inner.end_byte == parameters.start_byte:
+        return None
+    parameter = first_named(parameters) if parameters.named_child_count == 1 else None
+    named = first_named(parameter) if parameter is not None and parameter.child_count == 1 else None
+    return named if named is not None and named.type == "type_identifier" else None
 
 
 def _unnamed_inner(node: Node) -> Node | None:
@@ -90,7 +113,8 @@ def _kind_and_name(node: Node, source: bytes) -> tuple[str, str]:
     name = " ".join(text(node, source).split())
     if node.type == "destructor_name":
         return "destructor", name.replace(" ", "")
-    return "", name
+    # One spelling for `operator ()` and `operator"" _x`; other operators keep a space, as the labelling tool does.
+    return "", name.replace(" ", "") if name.startswith(("operator (", 'operator""', 'operator ""')) else name
 
 
 def _declared(node: Node, named: Node, scope: Scope, source: bytes) -> Iterable[Step]:
@@ -116,6 +140,11 @@ def _definition(node: Node, scope: Scope, source: bytes) -> Iterable[Step]:
         yield from _class(kind, scope, source)
     named = _constructor_behind_macro(declarator) or _function_name(declarator)
     if named is not None:
+        if kind is not None and kind.type == "qualified_identifier" and text(_last_part(kind), source) == "operator":
+            # `inline X::operator bool() {`: the grammar takes what comes before the last word for the type.
+            owner = scope.inside_type(_qualifier(kind, source))
+            yield Function(node, "conversion_operator", f"operator {text(named, source)}", owner)
+            return
         yield from _declared(node, named, scope, source)
         yield from _wreckage(declarator, scope)
         return
@@ -162,6 +191,17 @@ def _declaration(node: Node, scope: Scope, source: bytes) -> Iterable[Step]:
                 return
 
 
+def _defaulted(node: Node, scope: Scope, source: bytes) -> Iterable[Step]:
+    """`X::~X() = default;` outside its class is an assignment to the grammar."""
+    assignment = first_named(node)
+    if assignment is None or assignment.type != "assignment_expression":
+        return
+    called, value = assignment.child_by_field_name("left"), assignment.child_by_field_name("right")
+    named = called.child_by_field_name("function") if called is not None else None
+    if named is not None and named.type == "qualified_identifier" and text(value, source) in ("default", "delete"):
+        yield from _declared(node, named, scope, source)
+
+
 def _swallowed(node: Node, scope: Scope, source: bytes) -> Iterable[Step]:
     """A function that starts in the first column, inside the broken body of another; `node` is its parameters."""
     above: Node | None = node
@@ -193,6 +233,102 @@ def _type_definition(node: Node, scope: Scope, source: bytes) -> Iterable[Step]:
         yield from _class(kind, scope, source)
 
 
+# Searched for in every file: each begins with a sign that is rare, or with a line break (what stands in a file's first
+# line is left as it is).
+_COMMENT_IN_A_MACRO = re.compile(rb"\*/[ \t]*\\\r?\n")
+_DOUBLY_IN_PARENTHESES = re.compile(rb"\(\([^()]*+(?:\([^()]*+\)[^()]*+)*+\)\s*+\)(?=\s*;)")
+_NAME_AND_MACRO = re.compile(rb"\b(?!(?:return|else|do|throw|co_return)\b)\w+[ \t]+([A-Z_]\w*[ \t]*)\Z")
+_AFTER_SMALL_WORDS = re.compile(rb"\n([a-z0-9_ \t*]*+)([A-Z][A-Z0-9_]{2,}+(?:\([^(){};\n]*+\))?)(?=\s+[A-Za-z_])")
+_BEFORE_A_BODY = re.compile(rb"\) ([A-Z][A-Z0-9_]{2,}+)(?=[ \t]*(?:\{|=[ \t]*default\b))")
+# Before a name, these words are no type: the macro is the type, or there is none.
+_NO_TYPES = frozenset(
+    b"case class const constexpr delete else enum explicit extern friend goto inline local namespace new register "
+    b"return static struct template throw typedef typename union using virtual volatile".split()
+)
+_NAME = re.compile(rb"[ \t]+[A-Za-z_]\w*[ \t]*\(")
+_TYPE_AND_NAME = re.compile(rb"[ \t]+(?:const[ \t]+)?[A-Za-z_]\w*+(?:[ \t]+|[ \t]*\*[ \t*]*)[A-Za-z_]\w*+[ \t]*\(")
+_CONSTRUCTOR = re.compile(rb"[ \t]+(\w+)::~?\1[ \t]*\(")
+_CLASS_AND_BODY = re.compile(rb"\s+[A-Za-z_]\w*\s*(?:final\s*)?[:{]")
+# Clang's annotations for its analysis of thread safety, under the names that its manual gives them.
+_LOCKS = {
+    word: re.compile(word + rb"[ \t]*\([^(){};]*+(?:\([^(){};]*+\)[^(){};]*+)*+\)")
+    for word in (b"GUARDED_BY", b"LOCKS_REQUIRED", b"LOCKS_EXCLUDED", b"LOCK_FUNCTION", b"E_LOCK", b"D_LOCK")
+}
+_BEFORE_A_LOCK = re.compile(rb"(?<!\w)(?:ABSL_)?(?:PT_|EXCLUSIVE_|SHARED_|UN|ASSERT_EXCLUSIV|ASSERT_SHARE)?\Z")
+
+
+def plain_c(source: bytes) -> bytes:
+    """The source without what the grammar cannot read, every offset and line break kept.
+
+    A comment inside a macro ends it there; `OF` in `int f OF((int a));`, `CALL` in `int CALL f(int a)` and `API` in
+    `API type f(int a)` are taken for types or names.
+    """
+    return _without(source, _macros(source))
+
+
+def plain_cpp(source: bytes) -> bytes:
+    """As in C; and without the macros in `class API Foo {`, behind which the grammar sees a function's statements, in
+    `API X::X() {`, `f() NOEXCEPT {`, and in `int x GUARDED_BY(m);`, which it takes for a function.
+    """
+    spans = _macros(source) + [match.span(1) for match in _BEFORE_A_BODY.finditer(source)]
+    if b"LOCK" in source or b"GUARDED_BY" in source:
+        spans += [span for word, pattern in _LOCKS.items() if word in source for span in _locks(pattern, source)]
+    return _without(source, spans)
+
+
+def _macros(source: bytes) -> list[tuple[int, int]]:
+    spans = [_comment(source, match.start()) for match in _COMMENT_IN_A_MACRO.finditer(source)]
+    spans += [match.span(2) for match in _AFTER_SMALL_WORDS.finditer(source) if _is_macro(match)]
+    for match in _DOUBLY_IN_PARENTHESES.finditer(source):
+        before = max(0, match.start() - 200)
+        if macro := _NAME_AND_MACRO.search(source[before : match.start()]):
+            spans += [(before + macro.start(1), match.start() + 1), (match.end() - 1, match.end())]
+    return spans
+
+
+def _comment(source: bytes, end: int) -> tuple[int, int]:
+    """From the `/*` in the line of a comment's end to that end, or nothing."""
+    line = source.rfind(b"\n", 0, end) + 1
+    start = source.rfind(b"/*", line, end)
+    return (start, end + 2) if start >= 0 else (end, end)
+
+
+def _is_macro(match: re.Match[bytes]) -> bool:
+    """Whether a word in capitals, with nothing but small words before it in its line, is neither type nor name."""
+    before, end, source = match[1], match.end(), match.string
+    words = before.replace(b"*", b" ").split()
+    if before and not before.endswith((b" ", b"\t", b"*")):
+        return False
+    if words and words[-1] in (b"class", b"struct"):
+        return _CLASS_AND_BODY.match(source, end) is not None
+    if match[2].endswith(b")"):
+        return False
+    if words:
+        named = not before[:1].isspace() and not _NO_TYPES.issuperset(words)
+        return named and _NAME.match(source, end) is not None
+    if _CONSTRUCTOR.match(source, end) is not None:
+        return True
+    return not before and _TYPE_AND_NAME.match(source, end) is not None
+
+
+def _locks(pattern: re.Pattern[bytes], source: bytes) -> Iterator[tuple[int, int]]:
+    for match in pattern.finditer(source):
+        first = max(0, match.start() - 40)
+        start = _BEFORE_A_LOCK.search(source, first, match.start())
+        if start is not None and not source.endswith(b"define", 0, start.start() - 1):
+            yield start.start(), match.end()
+
+
+def _without(source: bytes, spans: list[tuple[int, int]]) -> bytes:
+    pieces: list[bytes] = []
+    kept_to = 0
+    for start, end in sorted(spans):
+        if start >= kept_to:
+            pieces += [source[kept_to:start], b" " * (end - start)]
+            kept_to = end
+    return b"".join([*pieces, source[kept_to:]]) if pieces else source
+
+
 _WRAPPERS = frozenset(
     {
         "ERROR",
@@ -218,6 +354,7 @@ C = Rules(
     second_looks=_SECOND_LOOKS,
     drop_names=_STATEMENTS,
     ambiguous=b"<=",
+    plain=plain_c,
 )
 
 CPP = Rules(
@@ -236,8 +373,10 @@ CPP = Rules(
         "field_declaration": _declaration,
         **dict.fromkeys(_CLASSES, _class),
         "type_definition": _type_definition,
+        "expression_statement": _defaulted,
     },
     second_looks=_SECOND_LOOKS,
     drop_names=_STATEMENTS,
     ambiguous=b"<=",
+    plain=plain_cpp,
 )

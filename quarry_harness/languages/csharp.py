@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from tree_sitter import Node
 
-from quarry_harness.languages.rules import Enter, Function, Rules, Scope, Step, children, name_of, text
+from quarry_harness.languages.rules import Enter, Function, Rules, Scope, Step, children, errors, name_of, text
 
 _PARTS_OF_A_TYPE = frozenset({"parameter_list", "type_parameter_constraints_clause", "declaration_list"})
 
@@ -38,27 +38,70 @@ def _finalizer(node: Node, scope: Scope, source: bytes) -> Iterable[Step]:
 
 
 _DIRECTIVE = re.compile(rb"^[ \t]*#[ \t]*(\w+)[^\n]*", re.M)
+_MANY = 1_000_000
 
 
-def mask_directives(source: bytes) -> bytes:
+def _masked(source: bytes, root: Node) -> Iterator[bytes]:
+    """First the #if groups that an error touches are masked, then all: an open brace is an error far from its place."""
+    groups = _groups(source)
+    if not groups:
+        return
+    # An error around others is most of the file, and no sign of where it breaks.
+    smallest = (node for node in errors(root) if not any(child.has_error for child in children(node)))
+    broken = [(node.start_byte, node.end_byte) for node in smallest]
+    if len(groups) * len(broken) <= _MANY:
+        yield mask_directives(source, _touched(groups, broken))
+    yield mask_directives(source)
+
+
+def _groups(source: bytes) -> list[tuple[int, int]]:
+    """Where each #if begins and its #endif ends, in order of the beginnings."""
+    groups: list[tuple[int, int]] = []
+    opened: list[int] = []
+    for match in _DIRECTIVE.finditer(source):
+        if match[1] == b"if":
+            opened.append(match.start())
+        elif match[1] == b"endif" and opened:
+            groups.append((opened.pop(), match.end()))
+    return sorted(groups)
+
+
+def _touched(groups: list[tuple[int, int]], broken: list[tuple[int, int]]) -> frozenset[int]:
+    """The beginnings of the groups that meet an error; of those around one, the innermost."""
+    touched: set[int] = set()
+    for first, last in broken:
+        met = [(start, end) for start, end in groups if start <= last and first <= end]
+        around = [start for start, end in met if start <= first and last <= end]
+        touched |= {start for start, _ in met} - set(around[:-1])
+    return frozenset(touched)
+
+
+def mask_directives(source: bytes, only: frozenset[int] | None = None) -> bytes:
     """The source with preprocessor lines, and what stands between `#else` or `#elif` and `#endif`, blanked.
 
+    `only` are the beginnings of the #if lines whose groups are masked, None for all groups and all other directives.
     The result has the same length and the same line breaks, so every offset stays true.
     """
     pieces: list[bytes] = []
     kept_to = 0
-    branches: list[bool] = []  # for each open #if: whether its #else or #elif has been reached
-    hidden = 0  # how many of them are true
+    opened: list[bool] = []  # for each open #if: whether it is masked
+    branches: list[bool] = []  # and whether its #else or #elif has been reached
+    hidden = 0  # how many of them are masked and have been
     for match in _DIRECTIVE.finditer(source):
         word = match.group(1)
         was_hidden = hidden > 0
         if word == b"if":
+            opened.append(only is None or match.start() in only)
             branches.append(False)
-        elif word in (b"else", b"elif") and branches:
+        masked = opened[-1] if opened and word in _OF_A_GROUP else only is None
+        if word in (b"else", b"elif") and branches and masked:
             hidden += not branches[-1]
             branches[-1] = True
         elif word == b"endif" and branches:
+            opened.pop()
             hidden -= branches.pop()
+        if not (masked or was_hidden):
+            continue
         if not was_hidden:
             pieces.append(source[kept_to : match.start()])
             kept_to = match.start()
@@ -69,6 +112,7 @@ def mask_directives(source: bytes) -> bytes:
     return b"".join([*pieces, source[kept_to:]])
 
 
+_OF_A_GROUP = frozenset({b"if", b"elif", b"else", b"endif"})
 _NOT_LINE_BREAKS = re.compile(rb"[^\r\n]")
 
 
@@ -111,6 +155,6 @@ RULES = Rules(
         "indexer_declaration": _indexer,
         "destructor_declaration": _finalizer,
     },
-    mask=mask_directives,
+    masked=_masked,
     ambiguous=b"<=",
 )

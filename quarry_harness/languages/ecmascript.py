@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from tree_sitter import Node
 
@@ -17,21 +17,34 @@ from quarry_harness.languages.rules import (
     Step,
     children,
     dotted,
+    first_named,
     name_of,
     text,
 )
 
 _FUNCTION_VALUES = {"arrow_function": "function", "function_expression": "function", "generator_function": "generator"}
 _AROUND_A_VALUE = frozenset({"parenthesized_expression", "as_expression", "satisfies_expression", "type_assertion"})
+_BESIDE_A_VALUE = frozenset({"type_arguments", "comment"})
+_STATEMENTS = frozenset({"const", "for", "if", "let", "return", "switch", "throw", "var", "while"})
 # What a name is assigned to that stands outside all functions, wherever the assignment is.
 _GLOBALS = frozenset({"exports", "module", "window", "global", "globalThis", "self", "console", "process"})
 
 
 def _value(node: Node | None) -> Node | None:
     """An expression without the parentheses and type assertions around it."""
+    if node is not None and node.type == "member_expression":
+        node = _asserted(node)
     while node is not None and node.type in _AROUND_A_VALUE:
-        node = next((child for child in children(node) if child.is_named and child.type != "type_arguments"), None)
+        node = next((child for child in children(node) if child.is_named and child.type not in _BESIDE_A_VALUE), None)
     return node
+
+
+def _asserted(node: Node) -> Node:
+    """`f as A.B`, which the grammar may read as the member `B` of `f as A`."""
+    inner: Node | None = node
+    while inner is not None and inner.type == "member_expression":
+        inner = inner.child_by_field_name("object")
+    return inner if inner is not None and inner.type in ("as_expression", "satisfies_expression") else node
 
 
 def _key(node: Node | None, source: bytes) -> str:
@@ -46,6 +59,8 @@ def _body(node: Node) -> Node | None:
 
 def _method(node: Node, scope: Scope, source: bytes) -> Iterable[Step]:
     name = _key(node.child_by_field_name("name"), source)
+    if name in _STATEMENTS and node.has_error:
+        return  # error recovery has made a method of a statement; `return(value) {..}` is one
     kind = "constructor" if name == "constructor" and scope.container else "method"
     yield Function(node, kind, name, scope, _body(node))
 
@@ -90,7 +105,7 @@ def _object(node: Node, scope: Scope, source: bytes) -> Iterable[Step]:
 
 def _expression(node: Node, scope: Scope, source: bytes) -> Iterable[Step]:
     """An assignment; a namespace stands in a statement of its own, too; a call is searched."""
-    inner: Node | None = node.named_child(0)
+    inner = first_named(node)
     while inner is not None and inner.type == "assignment_expression":
         yield from _assignment(inner, scope, source)
         inner = inner.child_by_field_name("right")
@@ -185,6 +200,45 @@ _HOOKS = {
     "field_definition": _field,
 }
 
+_TYPE_IMPORT = re.compile(rb"\bimport\([^()\n]*\)(?=\s*\.)")
+_VARIANCE = re.compile(
+    rb"(?<=[<,])(\s*(?:/\*+[^*\n]*\*/\s*)?)(in[ \t]+out|in|out)(?=\s+(?!(?:in|instanceof|as|satisfies)\b)[A-Za-z_$])"
+)
+_CALL_SIGNATURE = re.compile(rb"\n[ \t]*[ \t](?=<[\w\s])")
+_LINE_COMMENT = re.compile(rb"(?<!\S)//[^\n]*\Z")
+_ENDS_NO_MEMBER = (*(bytes([sign]) for sign in b"{([,;=|&:?<"), b"=>")
+
+
+def mask_types(source: bytes, _root: Node) -> Iterator[bytes]:
+    """The source without what the grammar does not know of types, every offset and line break kept.
+
+    It reads `a: B` and, on the next line, `<T>(..): C` as the one type `B<T>`, so a `;` comes between them; it knows
+    no `import('..').T<U>`, no `<in T, out U>` and no escape in a template's type.
+    """
+    known = _TYPE_IMPORT.sub(lambda match: b"_" * len(match[0]), source.replace(b"\\`", b"__"))
+    masked = bytearray(_VARIANCE.sub(lambda match: match[1] + b" " * len(match[2]), known))
+    for match in _CALL_SIGNATURE.finditer(source):
+        before = _code_before(source, match.start())
+        if before and not before.endswith(_ENDS_NO_MEMBER):
+            masked[match.end() - 1] = ord(";")
+    if masked != source:
+        yield bytes(masked)
+
+
+def _code_before(source: bytes, at: int) -> bytes:
+    """The last signs before a place that are in no comment; b"" where they are too far away to say."""
+    for _ in range(16):
+        first = max(0, at - 512)
+        line = source[first:at].rstrip()
+        if line.endswith(b"*/"):
+            at = max(0, source.rfind(b"/*", max(0, at - 16_384), at))
+        elif comment := _LINE_COMMENT.search(line):
+            at = first + comment.start()
+        else:
+            return line[-2:]
+    return b""
+
+
 JAVASCRIPT = Rules(
     language="javascript",
     grammars={"javascript": "javascript"},
@@ -210,4 +264,5 @@ TYPESCRIPT = Rules(
         "public_field_definition": _field,
     },
     second_looks=_SECOND_LOOKS,
+    masked=mask_types,
 )

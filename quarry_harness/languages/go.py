@@ -6,16 +6,16 @@ from collections.abc import Iterable
 
 from tree_sitter import Node
 
-from quarry_harness.languages.rules import Enter, Function, Rules, Scope, Step, dotted, name_of
+from quarry_harness.languages.rules import Enter, Function, Rules, Scope, Step, dotted, first_named, name_of
 
 
 def _receiver_type(node: Node, source: bytes) -> str:
     """The receiver's type name, without `*`, parentheses, type arguments."""
     receiver = node.child_by_field_name("receiver")
-    parameter = receiver.named_child(0) if receiver is not None else None
+    parameter = first_named(receiver) if receiver is not None else None
     kind = parameter.child_by_field_name("type") if parameter is not None else None
     while kind is not None and kind.type in ("pointer_type", "parenthesized_type", "generic_type"):
-        kind = kind.child_by_field_name("type") or kind.named_child(0)
+        kind = kind.child_by_field_name("type") or first_named(kind)
     return dotted(kind, source)
 
 

@@ -7,10 +7,21 @@ from collections.abc import Iterable
 
 from tree_sitter import Node
 
-from quarry_harness.languages.rules import Enter, Function, Rules, Scope, SecondLook, Step, children, name_of, text
+from quarry_harness.languages.rules import (
+    Enter,
+    Function,
+    Rules,
+    Scope,
+    SecondLook,
+    Step,
+    children,
+    first_named,
+    name_of,
+    text,
+)
 
 _PROPERTY = re.compile(
-    r"@\s*(?:(?:\w+\s*\.\s*)*(?:property|cached_property|abstractproperty)\b|.*\.\s*(?:setter|getter|deleter)\s*$)"
+    r"(?:\w+\s*\.\s*)*(?:property|cached_property|abstractproperty)\b|.*\.\s*(?:setter|getter|deleter)\s*$"
 )
 
 
@@ -23,9 +34,9 @@ def _decorated(node: Node, scope: Scope, source: bytes) -> Iterable[Step]:
         yield Enter(definition, scope.inside_type(name_of(definition, source)))
         return
     kind = "method" if scope.container else "function"
-    if scope.container and any(
-        child.type == "decorator" and _PROPERTY.match(text(child, source)) for child in children(node)
-    ):
+    # A decorator's node goes on to the end of its line, comment and all: what it names is its expression.
+    decorators = (first_named(child) for child in children(node) if child.type == "decorator")
+    if scope.container and any(_PROPERTY.match(text(one, source)) for one in decorators):
         kind = "property"
     yield Function(node, kind, name_of(definition, source), scope, definition.child_by_field_name("body"))
 

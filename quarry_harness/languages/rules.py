@@ -89,7 +89,10 @@ class Rules:
     name: Callable[[Node, bytes], str] | None = None  # instead of the text of the field `name`
     ambiguous: bytes = b""  # signs of which the grammar's error recovery cannot bear thousands in one statement
     package: str = ""  # what to take the grammar from, where that is not the pack: a distribution of one grammar
-    mask: Callable[[bytes], bytes] | None = None  # the bytes, as many, for a second parse of a file with errors
+    # What the parser is given in place of the source: parts of it blanked, every offset and line break kept.
+    plain: Callable[[bytes], bytes] | None = None
+    # What else to parse of a file with errors: the source with parts of it masked, every offset and line break kept.
+    masked: Callable[[bytes, Node], Iterable[bytes]] | None = None
 
 
 def join(left: str, right: str) -> str:
@@ -119,6 +122,26 @@ def name_of(node: Node, source: bytes) -> str:
 def children(node: Node) -> Iterable[Node]:
     """The node's children; one at a time where there are many, since a list of millions is large."""
     return node.children if node.child_count < 10_000 else _many_children(node)
+
+
+def first_named(node: Node) -> Node | None:
+    """The first named child; None without one, where the library's own call raises IndexError."""
+    return node.named_child(0) if node.named_child_count else None
+
+
+def errors(root: Node) -> Iterator[Node]:
+    """Yields the ERROR and MISSING nodes below a node; only the parts that have any are visited."""
+    if not root.has_error:
+        return
+    cursor = root.walk()
+    while (node := cursor.node) is not None:
+        if node.is_error or node.is_missing:
+            yield node
+        if node.has_error and cursor.goto_first_child():
+            continue
+        while not cursor.goto_next_sibling():
+            if not cursor.goto_parent():
+                return
 
 
 def _many_children(node: Node) -> Iterator[Node]:

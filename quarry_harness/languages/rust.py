@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from tree_sitter import Node
 
-from quarry_harness.languages.rules import Enter, Rules, Scope, Step, dotted, text
+from quarry_harness.languages.rules import Enter, Rules, Scope, Step, dotted, first_named, text
 
 _AROUND_A_TYPE = frozenset({"reference_type", "pointer_type", "generic_type", "dynamic_type", "array_type"})
 
@@ -21,7 +21,7 @@ def _impl(node: Node, scope: Scope, source: bytes) -> Iterable[Step]:
     kind = node.child_by_field_name("type")
     while kind is not None and kind.type in _AROUND_A_TYPE:
         inner = kind.child_by_field_name("type") or kind.child_by_field_name("trait")
-        kind = inner or kind.child_by_field_name("element") or kind.named_child(0)
+        kind = inner or kind.child_by_field_name("element") or first_named(kind)
     if kind is not None and kind.type == "scoped_type_identifier":
         kind = kind.child_by_field_name("name")
     yield Enter(node, scope.inside_type(dotted(kind, source).removeprefix("r#")))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from tree_sitter import Node
 
@@ -57,9 +57,11 @@ def _given(node: Node, scope: Scope, source: bytes) -> Iterable[Step]:
 _SCALA_3_WORD = re.compile(rb"\b(?:enum|given|inline)\b(?!\s+[\w`\[(])")
 
 
-def mask_names(source: bytes) -> bytes:
+def mask_names(source: bytes, _root: Node) -> Iterator[bytes]:
     """The source with what are names in Scala 2 and keywords in Scala 3 in capitals, where no declaration follows."""
-    return _SCALA_3_WORD.sub(lambda match: match.group().upper(), source)
+    masked = _SCALA_3_WORD.sub(lambda match: match.group().upper(), source)
+    if masked != source:
+        yield masked
 
 
 RULES = Rules(
@@ -74,5 +76,5 @@ RULES = Rules(
     searched=_EXPRESSIONS | {"val_definition", "var_definition", "class_parameters", "extends_clause"},
     second_looks=(SecondLook(re.compile(rb"new\b"), _anonymous_class),),
     hooks={"function_definition": _definition, "function_declaration": _definition, "given_definition": _given},
-    mask=mask_names,
+    masked=mask_names,
 )

@@ -1,0 +1,1 @@
+"""The languages' own parsers against our function chunks: packages, programs, comparison, report."""
