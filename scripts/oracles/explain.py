@@ -14,7 +14,6 @@ from tree_sitter import Node
 COMMENTS = "a comment at the end of the body belongs to the grammar's node"
 NEXT_LINE = "an indented body ends where the grammar's next token begins"
 MACRO_LINE = "a line of macros or attributes in front belongs to the grammar's node"
-OPERATOR_END = "an operator at a line's end is read as a postfix one: the grammar's node ends there"
 CONDITIONAL = "an #if inside or around the function: the compiler sees one branch, the grammar both"
 MACRO_END = "the end is in the arguments of a macro: libclang says where the macro is, and not the line of the `;`"
 TAIL = "libclang's range of a function without a body ends before a line of `= default`, `= delete` or `-> type`"
@@ -29,7 +28,6 @@ _COMMENT = {
     "python": re.compile(r"#[^\n]*"),
     "scala": re.compile(r"/\*.*?\*/|//[^\n]*", re.DOTALL),
 }
-_OPERATORS = tuple("+-*/:|&<>=!%^")
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,11 +84,8 @@ def _by_its_lines(file: File, theirs: tuple[int, int], ours: tuple[int, int]) ->
     after = file.lines[theirs[1] : ours[1]]
     if file.language == "python" and after and _is_comment(file.language, after):
         return COMMENTS
-    if file.language == "scala":
-        if after and _is_comment(file.language, after[:-1]):
-            return NEXT_LINE
-        if theirs[1] > ours[1] and file.lines[ours[1] - 1].rstrip().endswith(_OPERATORS):
-            return OPERATOR_END
+    if file.language == "scala" and after and _is_comment(file.language, after[:-1]):
+        return NEXT_LINE
     return ""
 
 
