@@ -20,6 +20,7 @@ from quarry_harness.cli.options import (
     profile_option,
     release_options,
     source,
+    transformer_options,
     workspace_option,
 )
 
@@ -216,6 +217,45 @@ def score(
 
     with Console(quiet=quiet) as console:
         document = score_stage(workspace, file, name, image, profile, console.progress, accept_missing=accept_missing)
+        console.say(report.evaluated(document))
+    print_result(document, as_json, lambda: report.evaluation(document))
+    return WRONG_DATA if document["unresolved_units"] else OK
+
+
+@click.command()
+@click.option(
+    "--run", "first", required=True, metavar="RUN", help="The run to re-rank: an id of the workspace, or a run folder."
+)
+@click.option(
+    "--model",
+    required=True,
+    metavar="NAME",
+    help="A cross-encoder: a folder, OWNER/NAME of the hub, or a TOML file with the kind cross-encoder.",
+)
+@click.option(
+    "--top", type=click.IntRange(min=1), default=50, show_default=True, metavar="N", help="Results of each query."
+)
+@transformer_options
+@accept_missing_option
+@workspace_option
+@output_options
+def rerank(
+    workspace: Path, as_json: bool, quiet: bool, first: str, model: str, top: int, accept_missing: bool, **options: Any
+) -> int:  # fmt: skip
+    """Re-rank the best of a run with a cross-encoder.
+
+    The top N of each query are ordered by the cross-encoder's score, equal scores in corpus order; the rest of the
+    ranking follows as it was. Needs the extra [models]. The result is kept in the workspace under runs/, like one of
+    eval; scores are kept under embeddings/: no pair of a query and a document is scored twice.
+    """
+    from quarry_harness import report
+    from quarry_harness.console import Console
+    from quarry_harness.stages.models import cross_encoder_of
+    from quarry_harness.stages.rerank import rerank as rerank_stage
+
+    with Console(quiet=quiet) as console:
+        reranker = cross_encoder_of(model, options)
+        document = rerank_stage(workspace, first, reranker, top, console.progress, accept_missing=accept_missing)
         console.say(report.evaluated(document))
     print_result(document, as_json, lambda: report.evaluation(document))
     return WRONG_DATA if document["unresolved_units"] else OK

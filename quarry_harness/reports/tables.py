@@ -9,7 +9,7 @@ from typing import Any
 
 from quarry_harness.comparison import differing, how
 from quarry_harness.measures import CUTOFFS
-from quarry_harness.report import percent, percents, printable, release_words, selection_words
+from quarry_harness.report import cut_of, percent, percents, printable, release_words, selection_words
 from quarry_harness.types import LANGUAGES
 
 # What each outcome of a unit means; a query's outcome is that of its worst unit.
@@ -217,8 +217,7 @@ def notes(document: Mapping[str, Any]) -> list[str]:
         lines.append(f"Beside the model, the runs differ in: {printable(', '.join(differing(comparison)))}.")
     called = names(document)
     lines += [
-        f"{called[run['run_id']]}: longer than {printable(model)} takes, and cut: {count['documents_cut']} of"
-        f" {count['documents']} documents, {count['queries_cut']} of {count['queries']} queries."
+        f"{called[run['run_id']]}: longer than {printable(model)} takes, and cut: {cut_of(count)}."
         for run in document["runs"]
         for model, count in (run["texts"] or {}).items()
     ]
