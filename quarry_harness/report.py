@@ -348,7 +348,10 @@ def to_embed(plan: Mapping[str, Any]) -> str:
             f"{row['model']}: {row['texts']} texts to embed, {row['tokens']} tokens{exact}; the longest has"
             f" {row['longest_tokens']}, {row['cut']} would be cut; {cost}"
         )
-    return "\n".join(lines) or "nothing to embed: the model reads words"
+    lines = lines or ["nothing to embed: the model reads words"]
+    if written := plan.get("texts"):
+        lines.append(f"{written['queries']} queries and {written['documents']} documents are in {written['file']}")
+    return "\n".join(lines)
 
 
 def checks(rows: Sequence[Any]) -> str:

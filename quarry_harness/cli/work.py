@@ -152,6 +152,12 @@ def canonicalize(
 @click.command("eval")
 @model_options
 @click.option("--dry-run", is_flag=True, help="Count what would be embedded, and its cost where a price is known.")
+@click.option(
+    "--texts",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="With --dry-run: write the exact texts to a Parquet file, for vectors made elsewhere.",
+)
 @image_option
 @profile_option
 @accept_missing_option
@@ -159,7 +165,7 @@ def canonicalize(
 @output_options
 def evaluate(
     workspace: Path, as_json: bool, quiet: bool, image: str, profile: str, depth: int, dry_run: bool,
-    accept_missing: bool, **options: Any,
+    texts: Path | None, accept_missing: bool, **options: Any,
 ) -> int:  # fmt: skip
     """Rank every query's corpus with a model and measure recall.
 
@@ -171,10 +177,12 @@ def evaluate(
     from quarry_harness.stages.evaluate import dry_run as dry_run_stage
     from quarry_harness.stages.evaluate import evaluate as evaluate_stage
 
+    if texts is not None and not dry_run:
+        raise click.UsageError("--texts needs --dry-run: it writes texts and ranks nothing.")
     with Console(quiet=quiet) as console:
         if dry_run:
             plan = dry_run_stage(
-                workspace, choice(options), image, profile, console.progress, accept_missing=accept_missing
+                workspace, choice(options), image, profile, console.progress, accept_missing=accept_missing, texts=texts
             )
             print_result(plan, as_json, lambda: report.to_embed(plan))
             return OK
