@@ -6,7 +6,6 @@ import itertools
 import json
 import os
 import random
-import re
 import shutil
 import signal
 import subprocess
@@ -30,7 +29,7 @@ from quarry_harness.models.pairs import Pairs, PairScores
 from quarry_harness.models.registry import Limits, Options, find
 from quarry_harness.retrieve import Ranking
 from quarry_harness.stages.ranking import EvalQuery, Listing, repository_documents
-from quarry_harness.stages.rerank import reranked
+from quarry_harness.stages.rerank import rerank, reranked
 from quarry_harness.store import Store
 
 Quarry = Callable[..., Ended]
@@ -317,23 +316,21 @@ def test_the_ranking_is_sentence_transformers_own(quarry: Quarry, workspace: Pat
     # What was re-ranked can be read as the run of any system, and re-ranked again.
     scored = quarry("score", "--run", Path(done.json["folder"]) / "run.trec", "-w", workspace, "--json")
     assert scored.json["measures"] == done.json["measures"]
-    assert (
-        quarry("rerank", "--run", done.json["run_id"], "--model", cross_encoder, "--top", 5, "-w", workspace).code == 0
-    )
+    third = rerank(workspace, done.json["run_id"], find(str(cross_encoder)), 5, nobody)
+    assert third["settings"]["model"]["first_stage"]["run_id"] == done.json["run_id"]
+    assert third["measures"] == done.json["measures"]
 
 
 @real_model
 @quiet_libraries
-def test_killed_it_goes_on_and_gives_the_same_bytes(
-    quarry: Quarry, workspace: Path, cross_encoder: Path, tmp_path: Path
-) -> None:
+def test_killed_it_goes_on_and_gives_the_same_bytes(workspace: Path, cross_encoder: Path, tmp_path: Path) -> None:
     shutil.copytree(workspace, tmp_path / "undisturbed")
     (tmp_path / "small.toml").write_text(
         f'name = "tiny"\nkind = "cross-encoder"\nmodel = "{cross_encoder}"\nlimits = {{ texts = 16 }}\n'
     )
     arguments = ["rerank", "--run", bm25_run(workspace).name, "--model", str(tmp_path / "small.toml"), "--top", "8"]
-    whole = quarry(*arguments, "-w", tmp_path / "undisturbed", "--json")
-    assert whole.code == 0, whole.err
+    model = find(str(tmp_path / "small.toml"))
+    whole = rerank(tmp_path / "undisturbed", bm25_run(workspace).name, model, 8, nobody)
     command = [sys.executable, "-m", "quarry_harness", *arguments, "-w", str(workspace), "-q"]
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
     deadline = time.monotonic() + 60
@@ -345,10 +342,9 @@ def test_killed_it_goes_on_and_gives_the_same_bytes(
     assert process.wait() == -signal.SIGKILL
     rows = sum(file.stat().st_size for file in (workspace / "embeddings").glob("*/*.vectors")) // 4
     assert rows >= 100
-    done = quarry(*arguments, "-w", workspace, "--json")
-    assert done.code == 0, done.err
+    done = rerank(workspace, bm25_run(workspace).name, model, 8, nobody)
     for name in ("run.trec", "per_query.parquet", "result.json"):
-        one, other = (Path(ended.json["folder"], name).read_bytes() for ended in (whole, done))
+        one, other = (Path(ended["folder"], name).read_bytes() for ended in (whole, done))
         assert one == other, name
     kept = [
         sum(file.stat().st_size for file in (root / "embeddings").glob("*/*.vectors"))
@@ -359,9 +355,7 @@ def test_killed_it_goes_on_and_gives_the_same_bytes(
 
 @real_model
 @quiet_libraries
-def test_a_nan_ends_the_command_with_the_document_s_name(
-    quarry: Quarry, workspace: Path, cross_encoder: Path, tmp_path: Path
-) -> None:
+def test_a_nan_ends_it_with_the_document_s_name(workspace: Path, cross_encoder: Path, tmp_path: Path) -> None:
     from safetensors.torch import load_file, save_file
 
     broken = tmp_path / "broken"
@@ -369,25 +363,35 @@ def test_a_nan_ends_the_command_with_the_document_s_name(
     weights = load_file(broken / "model.safetensors")
     weights["classifier.bias"][:] = float("nan")
     save_file(weights, broken / "model.safetensors", metadata={"format": "pt"})
-    done = quarry("rerank", "--run", bm25_run(workspace).name, "--model", broken, "-w", workspace)
-    assert done.code == 4
-    assert re.search(r"the score of the document '[^']+/[^']+' for the query '[^']+' is nan", done.err), done.err
+    with pytest.raises(EnvironmentProblem, match="the score of the document '[^']+/[^']+' for the query '.+' is nan"):
+        rerank(workspace, bm25_run(workspace).name, find(str(broken)), 50, nobody)
 
 
 @real_model
 @quiet_libraries
-def test_a_model_without_a_scoring_head_is_refused(
-    quarry: Quarry, workspace: Path, cross_encoder: Path, tmp_path: Path
-) -> None:
+def test_a_model_without_a_scoring_head_is_refused(workspace: Path, cross_encoder: Path, tmp_path: Path) -> None:
     headless = tmp_path / "headless"
     shutil.copytree(cross_encoder, headless)
     config = json.loads((headless / "config.json").read_text())
     (headless / "config.json").write_text(json.dumps(config | {"architectures": ["BertModel"]}))
-    done = quarry("rerank", "--run", bm25_run(workspace).name, "--model", headless, "-w", workspace)
-    assert (done.code, "is no cross-encoder" in done.err) == (2, True)
-    (headless / "config.json").write_text(json.dumps(config | {"num_labels": 3, "id2label": {0: "a", 1: "b", 2: "c"}}))
-    done = quarry("rerank", "--run", bm25_run(workspace).name, "--model", headless, "-w", workspace)
-    assert done.code == 4, done.err
+    with pytest.raises(UsageError, match="is no cross-encoder"):
+        rerank(workspace, bm25_run(workspace).name, find(str(headless), Options(kind="cross-encoder")), 50, nobody)
+
+
+@real_model
+@quiet_libraries
+def test_a_classifier_with_several_labels_is_refused(cross_encoder: Path, tmp_path: Path) -> None:
+    import torch
+    from transformers import BertConfig, BertForSequenceClassification
+
+    from quarry_harness.models.cross_encoder import CrossEncoderScorer
+
+    several = tmp_path / "several"
+    shutil.copytree(cross_encoder, several)
+    torch.manual_seed(5)
+    BertForSequenceClassification(BertConfig.from_pretrained(several, num_labels=3)).save_pretrained(several)
+    with pytest.raises(EnvironmentProblem, match="gives 3 numbers for a pair"):
+        CrossEncoderScorer(find(str(several))).score([("x", "y"), ("x", "z")])
 
 
 @real_model
