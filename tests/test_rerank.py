@@ -189,7 +189,7 @@ WORKER = (
 )
 
 
-def test_ten_kills_at_random_moments_cost_one_batch_each(tmp_path: Path) -> None:
+def test_five_kills_at_random_moments_cost_one_batch_each(tmp_path: Path) -> None:
     chance = random.Random(20261130)  # noqa: S311 moments, not secrets
     log = tmp_path / "log"
 
@@ -363,8 +363,25 @@ def test_a_nan_ends_it_with_the_document_s_name(workspace: Path, cross_encoder: 
     weights = load_file(broken / "model.safetensors")
     weights["classifier.bias"][:] = float("nan")
     save_file(weights, broken / "model.safetensors", metadata={"format": "pt"})
-    with pytest.raises(EnvironmentProblem, match="the score of the document '[^']+/[^']+' for the query '.+' is nan"):
+    with pytest.raises(EnvironmentProblem, match=r"the score of the document '[^']+/[^']+' for the query '.+' is nan"):
         rerank(workspace, bm25_run(workspace).name, find(str(broken)), 50, nobody)
+
+
+@real_model
+@quiet_libraries
+def test_a_run_of_another_state_or_a_changed_one_is_refused(workspace: Path, cross_encoder: Path) -> None:
+    first = bm25_run(workspace)
+    model = find(str(cross_encoder))
+    kept = (first / "run.trec").read_bytes()
+    (first / "run.trec").write_bytes(kept.partition(b"\n")[2])
+    with pytest.raises(InvalidInputError, match="has changed since it was written"):
+        rerank(workspace, first.name, model, 10, nobody)
+    (first / "run.trec").write_bytes(kept)
+    result = json.loads((first / "result.json").read_text())
+    result["settings"]["selection"] = "another"
+    (first / "result.json").write_text(json.dumps(result))
+    with pytest.raises(UsageError, match=r"another state of the workspace \(selection\)"):
+        rerank(workspace, first.name, model, 10, nobody)
 
 
 @real_model
