@@ -9,7 +9,7 @@ from quarry_harness.report import HEADLINE, printable
 from quarry_harness.reports import tables
 from quarry_harness.reports.tables import Table
 
-_MARKDOWN = {letter: f"\\{letter}" for letter in "\\`*_{}[]<>#|~"} | {"&": "&amp;"}
+_MARKDOWN = {letter: f"\\{letter}" for letter in "\\`*_{}[]<>#|~$"} | {"&": "&amp;"}
 _LATEX = {
     "\\": r"\textbackslash{}", "{": r"\{", "}": r"\}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}",
     **{letter: f"\\{letter}" for letter in "&%$#_"}, "<": r"\textless{}", ">": r"\textgreater{}",
