@@ -147,6 +147,7 @@ def test_every_form_has_the_title_the_counts_and_the_caveats(tmp_path: Path, qua
         "5 queries of 3 tasks, those that every run has; 2 runs",
         "selection of languages go: 5 of the release's 99 tasks; it is not comparable",
         "base: 4 of its 9 queries are not in this report",
+        "only 3 tasks: too few for intervals and p to be trusted",
         "10,000 times, seed 20250101",
         "Holm over the 8 tests",
     ):
@@ -159,6 +160,12 @@ def test_texts_that_a_model_cut_are_told(tmp_path: Path) -> None:
     assert words in markdown(made(tmp_path, texts=texts))
 
 
+def test_queries_without_a_result_are_warned_of_at_the_top(tmp_path: Path) -> None:
+    document = made(tmp_path)
+    for text in (markdown(document), html(document, browse(tmp_path, open_runs(tmp_path, [], None)))):
+        assert "base: 1 of the 8 queries have no result, and count 0." in text
+
+
 def test_settings_that_differ_name_runs_of_one_model(tmp_path: Path) -> None:
     for name, profile in (("bm25-1", "quarry"), ("bm25-2", "all")):
         keep(tmp_path, name, QUERIES, settings={"depth": 100, "profile": profile})
@@ -168,13 +175,15 @@ def test_settings_that_differ_name_runs_of_one_model(tmp_path: Path) -> None:
 
 
 def test_strange_names_stay_inside_markdown_and_latex(tmp_path: Path) -> None:
-    document = made(tmp_path, model="a|b*<img src=x>_\n# no & 50% ^{~}\x1b[31m")
+    document = made(tmp_path, model="a|b*<img src=x>_\n# no & 50% ^{~}\x1b[31m $x$")
     rows = [line for line in markdown(document).splitlines() if line.startswith("|")]
     cells = [len(re.split(r"(?<!\\)\|", row)) for row in rows]
     # A header, its rule, and one row: the leaderboard.
     assert cells[:3] == [11, 11, 11]
     assert not [row for row in rows if "<img" in row.replace("\\<", "")]
     assert all("\x1b" not in row for row in rows)
+    # GitHub would set it as mathematics.
+    assert "\\$x\\$" in rows[2]
     table = latex(document)
     body = [line for line in table.splitlines() if not line.startswith("%")]
     assert not re.search(r"(?<!\\)[%#_]", "\n".join(body).replace("tab:quarry", ""))
@@ -308,6 +317,7 @@ def test_the_run_of_another_system_has_no_depth_of_ours(tmp_path: Path, quarry: 
     assert [curve["k"][-1] for curve in document["curves"]] == [100, 100]
     assert "100 results that a run keeps of each query" in markdown(document)
     assert "everything that another system's run has" in markdown(document)
+    assert "depth its own;" in html(document, browse(tmp_path, open_runs(tmp_path, [], None)))
     assert quarry("compare", "base-1", "other-1", "-w", tmp_path, "--measure", "recall@70").code == 0
     assert quarry("compare", "other-1", "--first-stage", "other-1", "-w", tmp_path).code == 0
     alone = survey(open_runs(tmp_path, ["other-1"], None), FEW)

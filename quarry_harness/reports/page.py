@@ -200,11 +200,10 @@ def _method(document: Mapping[str, Any]) -> str:
 
 
 def _settings(run: Mapping[str, Any]) -> str:
+    depth = run["depth"] or "its own"
     settings = json.dumps(run["model_settings"], sort_keys=True, ensure_ascii=False)
     versions = ", ".join(f"{name} {version}" for name, version in (run["versions"] or {}).items())
-    return printable(
-        f"run {run['run_id']}; model {settings}; profile {run['profile']}; depth {run['depth']}; {versions}"
-    )
+    return printable(f"run {run['run_id']}; model {settings}; profile {run['profile']}; depth {depth}; {versions}")
 
 
 def _facts(lines: Sequence[str]) -> str:

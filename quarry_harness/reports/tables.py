@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from quarry_harness.comparison import differing, how
+from quarry_harness.comparison import differing, how, smaller_means
 from quarry_harness.measures import CUTOFFS
-from quarry_harness.report import percent, percents, printable, release_words, selection_words
+from quarry_harness.report import FEW, few_clusters, percent, percents, printable, release_words, selected_words
 from quarry_harness.types import LANGUAGES
 
 # What each outcome of a unit means; a query's outcome is that of its worst unit.
@@ -179,12 +179,8 @@ def warnings(document: Mapping[str, Any]) -> list[str]:
     """Returns why these numbers are not those of a whole release, or not of whole data: to stand at the top."""
     comparison = document["comparison"]
     called = names(document)
-    lines = [
-        f"{called[run['run_id']]} is on a selection{selection_words(run['filters'] or {})}: {run['tasks']} of the"
-        f" release's {run['release_tasks']} tasks; it is not comparable with results on the whole release."
-        for run in document["runs"]
-        if run["tasks"] != run["release_tasks"]
-    ]
+    lines = [f"{called[run['run_id']]} is {words}." for run in document["runs"] if (words := selected_words(run))]
+    lines += [f"{line}." for line in few_clusters(comparison["clusters"], comparison["by"], FEW)]
     if not comparison["same_queries"]:
         lines += [
             f"{printable(run['name'])}: {run['queries_not_compared']} of its {run['queries']} queries are not in this"
@@ -192,6 +188,12 @@ def warnings(document: Mapping[str, Any]) -> list[str]:
             for run in comparison["runs"]
             if run["queries_not_compared"]
         ]
+    lines += [
+        f"{printable(run['name'])}: {run['queries_compared_without_result']} of the {comparison['queries']} queries"
+        " have no result, and count 0."
+        for run in comparison["runs"]
+        if run["queries_compared_without_result"]
+    ]
     for run in document["runs"]:
         if run["revisions_missing"]:
             lines.append(
@@ -215,6 +217,7 @@ def notes(document: Mapping[str, Any]) -> list[str]:
     ]
     if comparison["differing_settings"]:
         lines.append(f"Beside the model, the runs differ in: {printable(', '.join(differing(comparison)))}.")
+    lines += [f"{line}." for line in smaller_means(comparison)]
     called = names(document)
     lines += [
         f"{called[run['run_id']]}: longer than {printable(model)} takes, and cut: {count['documents_cut']} of"

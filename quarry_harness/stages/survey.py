@@ -31,7 +31,7 @@ from quarry_harness.stages.compare import (
 )
 from quarry_harness.stages.workspace import runs_folder
 
-REPORT_COLUMNS = (*COLUMNS, "language", "revision", "query", "corpus_chunks", "gold_kinds")
+REPORT_COLUMNS = (*COLUMNS, "language", "revision", "corpus_chunks", "gold_kinds")
 CURVE = (1, 2, 3, 4, 5, 7, 10, 14, 20, 30, 50, 70, 100, 150, 200, 300, 500, 700, 1000)
 # Where a gold unit ended, best first; a query ends where the worst of its units does.
 OUTCOMES = (
