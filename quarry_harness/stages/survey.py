@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from quarry_harness import measures, significance
 from quarry_harness.errors import UsageError
+from quarry_harness.runs import read_result
 from quarry_harness.stages.compare import (
     COLUMNS,
     KeptRun,
@@ -40,12 +41,17 @@ OUTCOMES = (
 NO_GOLD = "no_gold"
 
 
-def open_runs(workspace: Path, names: Sequence[str], baseline: str | None) -> list[KeptRun]:
-    """Returns the runs, the baseline first; all runs of the workspace where none is named.
+def open_runs(workspace: Path, names: Sequence[str], baseline: str | None, image: str | None = None) -> list[KeptRun]:
+    """Returns the runs, the baseline first; all runs of the workspace, or those of an image, where none is named.
 
     Raises UsageError where there is none, and what open_run raises.
     """
-    wanted = list(names) or sorted(path.parent.name for path in runs_folder(workspace).glob("[!.]*/result.json"))
+    there = [] if names else sorted(path.parent.name for path in runs_folder(workspace).glob("[!.]*/result.json"))
+    wanted = list(names) or [
+        name for name in there if image in (None, read_result(runs_folder(workspace) / name).get("image"))
+    ]
+    if there and not wanted:
+        raise UsageError(f"There is no run on the {image} in {runs_folder(workspace)}.", "Name the other --image.")
     if not wanted:
         raise UsageError(f"There is no run in {runs_folder(workspace)}.", "First run: quarry eval")
     first = open_run(workspace, baseline, REPORT_COLUMNS) if baseline else None
