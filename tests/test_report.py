@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from conftest import Ended
@@ -111,6 +112,17 @@ def test_all_runs_are_reported_and_the_baseline_is_the_first_or_named(tmp_path: 
     assert [len(document["runs"]) for document in documents] == [2, 2]
     one = quarry("report", "base-1", "-w", tmp_path, "--format", "json").json
     assert [run["run_id"] for run in one["runs"]] == ["base-1"]
+
+
+def test_runs_of_one_image_are_reported_where_none_is_named(tmp_path: Path, quarry: Quarry) -> None:
+    """A regression: a workspace with runs on both images had no report, since their gold units differ."""
+    keep(tmp_path, "base-1", QUERIES)
+    none = quarry("report", "-w", tmp_path, "--image", "postimage")
+    assert (none.code, "There is no run on the postimage" in none.err) == (2, True)
+    keep(tmp_path, "later-1", QUERIES[:2], image="postimage")
+    for options, name in (((), "base-1"), (("--image", "postimage"), "later-1"), (("later-1",), "later-1")):
+        document = quarry("report", *options, "-w", tmp_path, "--format", "json").json
+        assert [run["run_id"] for run in document["runs"]] == [name]
 
 
 def test_without_a_run_the_next_command_is_named(tmp_path: Path, quarry: Quarry) -> None:
@@ -305,6 +317,27 @@ def test_a_browsed_query_has_the_ranks_of_the_run(demo_workspace: Path) -> None:
         for place, _, _, (rank,) in query["gold"]:
             if 0 < rank <= document["hits"]:
                 assert document["places"][query["hits"][0][rank - 1]] == document["places"][place]
+
+
+def test_a_gold_unit_has_the_source_of_the_chunk_it_was_resolved_to(workspace: Path) -> None:
+    """A regression: the source was looked up by the lines of the label, and a unit of a weaker tier had none."""
+    (run,) = open_runs(workspace, [], None)
+    rows = run.rows.to_pylist()
+    place = next(i for i, row in enumerate(rows) if row["gold_ranks"] and row["gold_ranks"][0] > 5)
+    head, _, end = rows[place]["gold_unit_keys"][0].rpartition("-")
+    rows[place]["gold_unit_keys"][0] = f"{head}-{int(end) + 1}"
+    changed = replace(run, rows=pa.Table.from_pylist(rows, schema=run.rows.schema))
+    document = browse(workspace, [changed])
+    (query,) = (query for query in document["queries"] if query["id"] == rows[place]["query_id"])
+    *_, source = document["places"][query["gold"][0][0]]
+    assert source >= 0
+    assert document["left_out"]["sources_missing"] == 0
+    assert document == browse(workspace, [run])
+
+
+def test_an_unresolved_label_is_no_source_that_is_missing(tmp_path: Path) -> None:
+    keep(tmp_path, "base-1", [Asked((0,), unresolved=(0,), retrieved=0)])
+    assert browse(tmp_path, open_runs(tmp_path, [], None))["left_out"]["sources_missing"] == 0
 
 
 def test_the_run_of_another_system_has_no_depth_of_ours(tmp_path: Path, quarry: Quarry) -> None:

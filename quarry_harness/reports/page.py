@@ -137,11 +137,12 @@ def _failures(document: Mapping[str, Any]) -> str:
     )
     parts = [f'<ul class="legend">{legend}</ul>']
     for of, title in (("queries", "Queries, by the worst of their gold units"), ("units", "Gold units")):
-        parts.append(f"<h3>{title}</h3>{_scroll(charts.stack(document, of), title)}")
+        parts.append(f'<div class="whole"><h3>{title}</h3>{_scroll(charts.stack(document, of), title)}</div>')
     parts.append(_numbers(*(tables.failures(document, of) for of in ("queries", "units"))))
     for field, title in (("corpus_chunks", "By chunks in the corpus"), ("gold_units", "By number of gold units")):
         chart = _bars(document, field, title)
-        parts.append(f"<h3>{title}</h3>{_legend(document)}{chart}{_numbers(tables.grouped(document, field))}")
+        parts.append(f'<div class="whole"><h3>{title}</h3>{_legend(document)}{chart}</div>')
+        parts.append(_numbers(tables.grouped(document, field)))
     return "".join(parts)
 
 
