@@ -19,6 +19,7 @@ from report_runs import REVISION, Asked, keep
 
 from quarry_harness import measures
 from quarry_harness.errors import InvalidInputError, UsageError
+from quarry_harness.report import evaluation
 from quarry_harness.reports.markdown import latex, markdown
 from quarry_harness.reports.page import html
 from quarry_harness.runs import document_ids, read_result
@@ -89,6 +90,27 @@ def test_curves_and_groups_agree_with_the_headline(demo_workspace: Path) -> None
                     for group in document[field]
                 ]
                 assert sum(weighted) / document["comparison"]["queries"] == pytest.approx(values[f"{family}@{k}"])
+
+
+def test_other_means_are_those_of_the_evaluation(demo_workspace: Path) -> None:
+    """A regression: only eval's text had the macro and pooled means, and nothing had essential_recall."""
+    runs = open_runs(demo_workspace, [], None)
+    document = survey(runs, FEW)
+    (row,) = document["averages"]
+    result = runs[0].result
+    for level in ("task", "repo", "language"):
+        for name, value in row["macro"][level].items():
+            assert value == pytest.approx(result["rollup"][level][name], abs=1e-12)
+    assert row["pooled"] == pytest.approx(result["pooled"])
+    for name, value in row["essential"].items():
+        assert value == pytest.approx(result["measures"][name])
+    assert row["essential_queries"] == result["groups"]["relevance"]["ESSENTIAL"]["queries"]
+    words = f"essential_recall, over {row['essential_queries']} queries"
+    assert words in html(document, browse(demo_workspace, runs))
+    assert words in markdown(document).replace("\\_", "_")
+    values = " / ".join(f"{100 * row['essential'][f'essential_recall@{k}']:.1f}" for k in measures.CUTOFFS)
+    line = f"essential_recall@5/10/20/50: {values}, over {row['essential_queries']} queries with an ESSENTIAL unit"
+    assert line in evaluation(result)
 
 
 def test_groups_are_in_order_and_leave_out_queries_without_gold(tmp_path: Path) -> None:

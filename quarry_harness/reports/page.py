@@ -104,7 +104,7 @@ def _sections(document: Mapping[str, Any], browser: Mapping[str, Any]) -> list[t
 
 def _leaderboard(document: Mapping[str, Any]) -> str:
     figures = _at(lambda k: _scroll(charts.forest(document, f"recall@{k}"), "Leaderboard"), "recall@{k}")
-    return figures + _table(tables.leaderboard(document))
+    return figures + _table(tables.leaderboard(document)) + _table(tables.averages(document))
 
 
 def _curves(document: Mapping[str, Any]) -> str:

@@ -84,6 +84,28 @@ def leaderboard(document: Mapping[str, Any]) -> Table:
     return Table(caption, ["run", *comparison["measures"]], rows)
 
 
+def averages(document: Mapping[str, Any]) -> Table:
+    """Returns the means of each run beside the micro mean: macro by each level, pooled, essential_recall."""
+    called = names(document)
+    by_run = {row["run_id"]: row for row in document["averages"]}
+    recall, all_gold = ([f"{family}@{k}" for k in CUTOFFS] for family in ("recall", "all_gold"))
+    rows: list[list[Cell]] = []
+    for run in ranked(document):
+        own = by_run[run]
+        lines = [(f"macro by {level}", [values.get(name) for name in (*recall, *all_gold)])
+                 for level, values in own["macro"].items()]  # fmt: skip
+        lines += [
+            (words, [own[kind][f"{family}@{k}"] for k in CUTOFFS] + [None] * len(all_gold))
+            for words, kind, family in (
+                ("pooled: units found / units", "pooled", "pooled_recall"),
+                (f"essential_recall, over {own['essential_queries']:,} queries", "essential", "essential_recall"),
+            )
+        ]
+        rows += [[called[run], words, *map(percent, cells)] for words, cells in lines]
+    caption = "Other means of the same queries, in percent; essential_recall is over those with an ESSENTIAL unit."
+    return Table(caption, ["run", "mean", *recall, *all_gold], rows, left=2)
+
+
 def grouped(document: Mapping[str, Any], field: str, cutoffs: Sequence[int] = CUTOFFS) -> Table:
     """Returns recall and all_gold by language, corpus size or number of gold units; one row a group and run."""
     titles = {"languages": "language", "corpus_chunks": "chunks in the corpus", "gold_units": "gold units"}

@@ -61,8 +61,10 @@ def open_runs(workspace: Path, names: Sequence[str], baseline: str | None, image
 def survey(runs: Sequence[KeptRun], plan: Plan | None = None) -> dict[str, Any]:
     """Returns the document of a report; the first run is the baseline. Raises what `compare` raises.
 
-    comparison: the document of `compare`. runs: each run's own account of itself. curves: means at more cutoffs.
-    languages, corpus_chunks, gold_units: the same means by group. failures: queries and units by outcome.
+    comparison: the document of `compare`. runs: each run's own account of itself. averages: of each run the macro means
+    by task, repo and language, pooled recall, and essential_recall with the number of queries that it is over. curves:
+    means at more cutoffs. languages, corpus_chunks, gold_units: the same means by group. failures: queries and units by
+    outcome.
     """
     plan = plan or Plan()
     comparison = compare_runs(runs, plan)
@@ -73,6 +75,9 @@ def survey(runs: Sequence[KeptRun], plan: Plan | None = None) -> dict[str, Any]:
     return {
         "comparison": comparison,
         "runs": [_account(run) for run in runs],
+        "averages": [
+            {"run_id": run.run_id} | _averages(table, own) for run, table, own in zip(runs, rows, units, strict=True)
+        ],
         "curves": [_curve(run, own, _reach(runs)) for run, own in zip(runs, units, strict=True)],
         "languages": groups.by(languages, sorted(set(languages))),
         "corpus_chunks": groups.by_size(rows[0]["corpus_chunks"].to_pylist(), measures.CORPUS_CHUNKS),
@@ -98,6 +103,24 @@ def _account(run: KeptRun) -> dict[str, Any]:
         "model_settings": run.result.get("settings", {}).get("model"),
         "macro": {level: run.result.get("rollup", {}).get(level) for level in ("task", "repo", "language")},
         "pooled": run.result.get("pooled"),
+    }
+
+
+def _averages(rows: pa.Table, units: measures.Judged) -> dict[str, Any]:
+    """The other means of the same queries."""
+    wanted = [f"{family}@{k}" for family in ("recall", "all_gold") for k in measures.CUTOFFS]
+    columns = (rows[name].to_pylist() for name in ("query_id", "repo", "task_id", "language"))
+    queries = [
+        measures.QueryRanks(query, repo, task, language, (), (), 0)
+        for query, repo, task, language in zip(*columns, strict=True)
+    ]
+    levels = measures.rollup(queries, measures.per_query(units, wanted))
+    essential = measures.per_query(units, [f"essential_recall@{k}" for k in measures.CUTOFFS])
+    return {
+        "macro": {level: measures.macro(levels, level) for level in ("task", "repo", "language")},
+        "pooled": measures.pooled_recall(units),
+        "essential": measures.micro(essential),
+        "essential_queries": int((units.count(units.grades == measures.ESSENTIAL) > 0).sum()),
     }
 
 
