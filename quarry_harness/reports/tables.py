@@ -101,7 +101,10 @@ def averages(document: Mapping[str, Any]) -> Table:
                 (f"essential_recall, over {own['essential_queries']:,} queries", "essential", "essential_recall"),
             )
         ]
-        rows += [[called[run], words, *map(percent, cells)] for words, cells in lines]
+        rows += [
+            [called[run] if place == 0 else "", words, *map(percent, cells)]
+            for place, (words, cells) in enumerate(lines)
+        ]
     caption = "Other means of the same queries, in percent; essential_recall is over those with an ESSENTIAL unit."
     return Table(caption, ["run", "mean", *recall, *all_gold], rows, left=2)
 
