@@ -6,7 +6,15 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from quarry_harness.report import percent, percents, published_results, published_table, table
+from quarry_harness.report import (
+    few_clusters,
+    percent,
+    percents,
+    published_results,
+    published_table,
+    selected_words,
+    table,
+)
 
 
 def comparison(document: Mapping[str, Any]) -> str:
@@ -29,6 +37,13 @@ def _compared_what(document: Mapping[str, Any]) -> str:
             f"  {run['run_id']}: {run['queries_not_compared']} of its {run['queries']} queries are not compared"
             for run in runs
         ]
+    lines += [
+        f"  {run['name']}: {run['queries_compared_without_result']} of these queries have no result (they count 0)"
+        for run in runs
+        if run["queries_compared_without_result"]
+    ]
+    lines += [f"  {run['name']} is {words}" for run in runs if (words := selected_words(run))]
+    lines += [f"  {line}" for line in smaller_means(document)]
     if document["queries_without_gold"]:
         lines.append(f"  {document['queries_without_gold']} more have no gold unit: left out of every mean")
     lines += [f"  {run['name']}: {run['run_id']}" for run in runs if run["name"] != run["run_id"]]
@@ -37,12 +52,24 @@ def _compared_what(document: Mapping[str, Any]) -> str:
     return "\n".join(lines)
 
 
+def smaller_means(document: Mapping[str, Any]) -> list[str]:
+    """Returns for each measure that not every query has a value of, over how many queries its means are."""
+    counts = {row["measure"]: row["queries"] for row in document["rows"]}
+    return [
+        f"{name} is defined for {count} of the {document['queries']} queries, and its means are over these"
+        for name, count in counts.items()
+        if count != document["queries"]
+    ]
+
+
 def differing(document: Mapping[str, Any]) -> list[str]:
     """Returns the settings in which the runs of a comparison differ beside the model, with their values if short."""
     return [_setting(name, values) for name, values in document["differing_settings"].items()]
 
 
 def _setting(name: str, values: list[Any]) -> str:
+    if name == "depth":
+        values = [value or "its own" for value in values]
     short = all(isinstance(value, int) or (isinstance(value, str) and len(value) < 20) for value in values)
     return f"{name} ({' / '.join(map(str, values))})" if short else name
 
@@ -91,9 +118,7 @@ def how(document: Mapping[str, Any]) -> list[str]:
             f"detectable: the smallest true difference found with probability {document['power']} at p <"
             f" {document['alpha']}, before correction",
         ]
-    if document["clusters"] < 30:
-        lines.append(f"only {document['clusters']} {document['by']}s: too few for intervals and p to be trusted")
-    return lines
+    return lines + few_clusters(document["clusters"], document["by"], 30)
 
 
 def _first_stage(document: Mapping[str, Any]) -> str:

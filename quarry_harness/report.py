@@ -13,6 +13,7 @@ from quarry_harness.resources import resource
 from quarry_harness.types import LANGUAGES
 
 HEADLINE = "strict all-gold micro recall@k"
+FEW = 10  # clusters below which an interval is warned of beside the number itself
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[str]], words: Collection[int] = (0,)) -> str:
@@ -49,6 +50,21 @@ def evaluation(result: Mapping[str, Any]) -> str:
     parts.append(_accounts(result))
     parts.append(published(result))
     return "\n\n".join(parts)
+
+
+def few_clusters(clusters: int, by: str, enough: int) -> list[str]:
+    """Returns the warning that an interval stands on fewer clusters than are enough, or nothing."""
+    return [f"only {clusters} {by}s: too few for intervals and p to be trusted"] if clusters < enough else []
+
+
+def selected_words(run: Mapping[str, Any]) -> str:
+    """Returns what it means that a run is not on all tasks of its release, or nothing. run: a result, or an account."""
+    if run["tasks"] == run["release_tasks"]:
+        return ""
+    return (
+        f"on a selection{selection_words(run['filters'] or {})}: {run['tasks']} of the release's"
+        f" {run['release_tasks']} tasks; it is not comparable with results on the whole release"
+    )
 
 
 def _title(result: Mapping[str, Any]) -> str:
@@ -88,7 +104,21 @@ def _main_table(result: Mapping[str, Any]) -> str:
     rows += [[f"macro by {level}", *_cells(rollup[level])] for level in ("task", "repo", "language")]
     pooled = {f"recall@{k}": result["pooled"][f"pooled_recall@{k}"] for k in CUTOFFS}
     rows.append(["pooled (units found / units)", *_cells(pooled)])
-    return table(["", *measure_names()], rows) + "\n" + _how_sure(result["intervals"])
+    return "\n".join(
+        [
+            table(["", *measure_names()], rows),
+            _essential(result),
+            _how_sure(result["intervals"]),
+            *few_clusters(result["intervals"]["clusters"], result["intervals"]["by"], FEW),
+        ]
+    )
+
+
+def _essential(result: Mapping[str, Any]) -> str:
+    """One line: essential_recall at every cutoff, and over how many queries, since not all have an ESSENTIAL unit."""
+    queries = result["groups"]["relevance"].get("ESSENTIAL", {}).get("queries", 0)
+    values = " / ".join(percent(result["measures"][f"essential_recall@{k}"]) for k in CUTOFFS)
+    return f"essential_recall@{'/'.join(map(str, CUTOFFS))}: {values}, over {queries} queries with an ESSENTIAL unit"
 
 
 def _how_sure(intervals: Mapping[str, Any]) -> str:

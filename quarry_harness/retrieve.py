@@ -66,6 +66,11 @@ class Rows(Protocol):
         """Returns the rows of a slice or of an array of row numbers, float16 or float32."""
 
 
+def is_constant(scores: NDArray[np.floating[Any]], documents: int) -> bool:
+    """Returns whether the scores rank nothing: every document has one, there are two or more, and all are alike."""
+    return bool(documents > 1 and len(scores) == documents and scores.min() == scores.max())
+
+
 def top_k(scores: NDArray[np.float32], k: int) -> NDArray[np.intp]:
     """Returns the corpus positions of the best k scores, best first; shorter where fewer documents were retrieved.
 
@@ -76,7 +81,7 @@ def top_k(scores: NDArray[np.float32], k: int) -> NDArray[np.intp]:
     if np.isnan(scores).any():
         raise ValueError("a score is NaN")
     k = min(k, int(np.count_nonzero(scores > NOT_RETRIEVED)))
-    if k == 0 or (len(scores) > 1 and scores.min() == scores.max()):
+    if k == 0 or is_constant(scores, len(scores)):
         return np.empty(0, dtype=np.intp)
     kth = np.partition(scores, len(scores) - k)[len(scores) - k]
     better = np.flatnonzero(scores > kth)

@@ -29,6 +29,17 @@ GRADES = {"ESSENTIAL": 2, "RELATED": 1}
 # Printable ASCII but white space and "%" stays as it is: TREC files are split at white space.
 _SAFE = "!\"#$&'()*+,/:;<=>?@[\\]^`{|}"
 
+# The columns of per_query.parquet before those of the measures.
+PER_QUERY: dict[str, pa.DataType] = {
+    **dict.fromkeys(("query_id", "repo", "task_id", "language", "revision", "query"), pa.string()),
+    **dict.fromkeys(("corpus_chunks", "retrieved", "gold_units", "unresolved_units"), pa.int32()),
+    **dict.fromkeys(("gold_unit_keys", "gold_relevances"), pa.list_(pa.string())),
+    **dict.fromkeys(("gold_ranks", "gold_documents"), pa.list_(pa.int32())),
+    "gold_kinds": pa.list_(pa.string()),
+    "gold_chunk_bytes": pa.list_(pa.int64()),
+    **dict.fromkeys(("first_rank", "last_rank"), pa.int32()),
+}
+
 
 def document_ids(rows: Iterable[tuple[str, str, int, int]]) -> list[str]:
     """Returns one id a chunk of a corpus: `path:name:start-end`, the tail of a gold unit's unit_key.
@@ -125,12 +136,16 @@ def read_result(folder: Path) -> dict[str, Any]:
 
 
 def read_per_query(folder: Path, columns: Sequence[str]) -> pa.Table:
-    """Returns those columns of a run's per_query.parquet; InvalidInputError where it cannot be read or lacks one."""
+    """Returns those columns of a run's per_query.parquet, in the types that per_query_table gives them.
+
+    Raises InvalidInputError where it cannot be read, lacks a column, or has one of another type.
+    """
     path = folder / "per_query.parquet"
     try:
-        return pq.read_table(path, columns=list(columns), partitioning=None).select(list(columns))
+        table = pq.read_table(path, columns=list(columns), partitioning=None).select(list(columns))
+        return table.cast(pa.schema([(name, PER_QUERY.get(name, pa.float64())) for name in columns]))
     except (OSError, pa.ArrowException, KeyError) as error:
-        reason = str(error).partition("\n")[0]
+        reason = "it is not there" if isinstance(error, FileNotFoundError) else str(error).partition("\n")[0]
         raise InvalidInputError(
             f"{path}: not a readable per-query table ({reason}).", "Run quarry eval again."
         ) from error
@@ -143,20 +158,7 @@ def per_query_table(rows: Sequence[dict[str, Any]], measures: Sequence[str]) -> 
     the ranking. gold_documents: units with one number lie in one chunk. gold_kinds and gold_chunk_bytes: of the unit's
     chunk and its source, "" and 0 where unresolved.
     """
-    schema = pa.schema(
-        [
-            *((name, pa.string()) for name in ("query_id", "repo", "task_id", "language", "revision", "query")),
-            *((name, pa.int32()) for name in ("corpus_chunks", "retrieved", "gold_units", "unresolved_units")),
-            ("gold_unit_keys", pa.list_(pa.string())),
-            ("gold_relevances", pa.list_(pa.string())),
-            ("gold_ranks", pa.list_(pa.int32())),
-            ("gold_documents", pa.list_(pa.int32())),
-            ("gold_kinds", pa.list_(pa.string())),
-            ("gold_chunk_bytes", pa.list_(pa.int64())),
-            *((name, pa.int32()) for name in ("first_rank", "last_rank")),
-            *((name, pa.float64()) for name in measures),
-        ]
-    )
+    schema = pa.schema([*PER_QUERY.items(), *((name, pa.float64()) for name in measures)])
     return pa.Table.from_pylist(list(rows), schema=schema)
 
 

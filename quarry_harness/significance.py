@@ -188,9 +188,11 @@ def detectable(resampled: Floats) -> Floats:
     """Returns the smallest true difference that a test at ALPHA finds with probability POWER; shape (columns,).
 
     resampled: bootstrapped mean differences. (z(1 - ALPHA / 2) + z(POWER)) times their standard deviation, the usual
-    normal approximation (Cohen 1988), before any correction for many tests.
+    normal approximation (Cohen 1988), before any correction for many tests. NaN where no resample differs from another:
+    nothing was seen to vary, so nothing can be said of what would be found.
     """
     z = NormalDist().inv_cdf(1 - ALPHA / 2) + NormalDist().inv_cdf(POWER)
     if len(resampled) < 2:
         return np.full(resampled.shape[1], np.nan)
-    return np.asarray(z * resampled.std(axis=0, ddof=1), np.float64)
+    varied = resampled.max(axis=0) != resampled.min(axis=0)
+    return np.where(varied, z * resampled.std(axis=0, ddof=1), np.nan)

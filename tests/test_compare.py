@@ -29,6 +29,8 @@ def keep(folder: Path, name: str, rows: Sequence[Row], depth: int = 100, **setti
             "query_id": f"{task}::q{number}",
             "repo": repo,
             "task_id": task,
+            "query": f"question {number}",
+            "retrieved": depth if any(ranks) else 0,
             "gold_unit_keys": [f"preimage:0:f.go:{task}:{number}:{unit}" for unit in range(len(ranks))],
             "gold_relevances": ["ESSENTIAL"] * (len(ranks) - 1) + ["RELATED"] * bool(ranks),
             "gold_ranks": list(ranks),
@@ -36,7 +38,7 @@ def keep(folder: Path, name: str, rows: Sequence[Row], depth: int = 100, **setti
         }
         for number, (repo, task, ranks) in enumerate(rows)
     ]
-    result = {"run_id": name, "model": name.partition("-")[0], "image": "preimage", "release": "made", "queries": 0}
+    result = {"run_id": name, "model": name.partition("-")[0], "image": "preimage", "release": "made"}
     result |= {"settings": {"depth": depth} | settings, "unresolved_units": 0, "revisions_missing": 0}
     write_run(folder / "runs" / name, [], [], per_query_table(documents, []), result, {})
     return folder / "runs" / name
@@ -133,6 +135,62 @@ def test_other_labels_for_a_query_are_refused(tmp_path: Path, quarry: Quarry) ->
     assert done.out == ""
 
 
+def test_another_text_of_a_query_is_refused(tmp_path: Path, quarry: Quarry) -> None:
+    """A regression: the queries of a changed copy of a release were compared as pairs."""
+    keep(tmp_path, "base-1", BASE)
+    change_rows(keep(tmp_path, "other-1", BETTER), 1, query="another question")
+    done = quarry("compare", "base-1", "other-1", "-w", tmp_path)
+    assert (done.code, done.out) == (3, "")
+    assert "t1::q1: base-1 and other-1 have different texts of this query" in done.err
+
+
+def change_rows(folder: Path, number: int, **values: Any) -> None:
+    """Writes other values into one row of a run's per-query table."""
+    table = pq.read_table(folder / "per_query.parquet")
+    rows = table.to_pylist()
+    rows[number] |= values
+    pq.write_table(pa.Table.from_pylist(rows, schema=table.schema), folder / "per_query.parquet")
+
+
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [
+        ({"gold_ranks": [3, 3]}, "two documents have one rank"),
+        ({"gold_documents": [0, 0]}, "units of one document have different ranks"),
+        ({"gold_ranks": [3]}, "the lists of a query's gold units differ in length"),
+        ({"gold_ranks": None}, "the lists of a query's gold units differ in length"),
+        ({"gold_ranks": [3, None]}, "a gold unit has no value"),
+        ({"gold_ranks": [3, -1]}, "a rank is negative"),
+        ({"query_id": "t1::q1"}, "1 queries stand in it twice"),
+    ],
+)
+def test_rows_that_contradict_themselves_are_unreadable_input(
+    tmp_path: Path, quarry: Quarry, values: dict[str, Any], words: str
+) -> None:
+    """A regression: two documents at one rank ended as a fault of this program."""
+    change_rows(keep(tmp_path, "base-1", BASE), 0, **values)
+    done = quarry("compare", "base-1", "-w", tmp_path)
+    assert (done.code, done.out) == (3, "")
+    assert f"per_query.parquet: {words}" in done.err
+
+
+def test_rows_that_are_not_those_of_the_result_are_refused(workspace: Path, quarry: Quarry) -> None:
+    """A regression: a run folder that had lost half of its rows was taken for a run of the other half."""
+    (folder,) = (workspace / "runs").iterdir()
+    whole = pq.read_table(folder / "per_query.parquet")
+    pq.write_table(whole.slice(0, 40), folder / "per_query.parquet")
+    for command in (("compare", folder.name), ("report",), ("report", folder.name, "--format", "html")):
+        done = quarry(*command, "-w", workspace)
+        assert (done.code, done.out) == (3, "")
+        assert "per_query.parquet: 40 queries, but result.json says 79" in done.err
+    rows = whole.to_pylist()
+    place = next(i for i, row in enumerate(rows) if row["gold_ranks"][0] == 1)
+    pq.write_table(whole, folder / "per_query.parquet")
+    change_rows(folder, place, gold_ranks=[0] * len(rows[place]["gold_ranks"]))
+    done = quarry("compare", folder.name, "-w", workspace)
+    assert (done.code, "but result.json says" in done.err) == (3, True)
+
+
 def test_runs_without_a_common_query_are_refused(tmp_path: Path) -> None:
     keep(tmp_path, "base-1", BASE)
     keep(tmp_path, "other-1", [("z__z", "t9", (1,))])
@@ -186,6 +244,8 @@ def test_a_damaged_run_is_unreadable_input(tmp_path: Path, quarry: Quarry) -> No
     assert (done.code, "per_query.parquet: not a readable" in done.err) == (3, True)
     pq.write_table(pa.table({"query_id": ["q"]}), file)
     assert quarry("compare", "base-1", "-w", tmp_path).code == 3
+    file.unlink()
+    assert f"{file}: not a readable per-query table (it is not there)." in quarry("compare", file.parent).err
 
 
 def test_settings_that_differ_beside_the_model_are_named(tmp_path: Path, quarry: Quarry) -> None:
@@ -217,8 +277,52 @@ def test_recall_or_ranking(tmp_path: Path, quarry: Quarry) -> None:
     assert (row["oracle"], row["candidate_recall"]) == (1, pytest.approx(2.5 / 3))
     assert row["eff"] == pytest.approx((1 + 1 / 4 + 1 / 6) / 3)
     assert row["units_from_outside_the_pool"] == 1
-    with pytest.raises(UsageError, match="base-1 keeps 100"):
+    with pytest.raises(UsageError, match="A pool of 101 results: the first stage base-1 keeps 100"):
         compared(tmp_path, "better-1", first_stage="base-1", pool=101)
+
+
+def test_a_pool_of_no_first_stage_is_refused(tmp_path: Path, quarry: Quarry) -> None:
+    """A regression: --pool was not read without --first-stage, and nothing said so."""
+    keep(tmp_path, "base-1", BASE)
+    done = quarry("compare", "base-1", "--pool", 5, "-w", tmp_path)
+    assert (done.code, done.out, "--first-stage" in done.err) == (2, "", True)
+
+
+def test_queries_without_a_result_are_counted_in_the_text(tmp_path: Path, quarry: Quarry) -> None:
+    """A regression: only the JSON said that a run had no result for half of the queries."""
+    keep(tmp_path, "base-1", BASE)
+    keep(tmp_path, "half-1", [BASE[0], ("a__x", "t1", (0,)), ("a__x", "t2", (0,)), BASE[3]])
+    text = quarry("compare", "base-1", "half-1", "-w", tmp_path).out
+    assert "  half: 2 of these queries have no result (they count 0)" in text
+    assert "base: " in text
+    assert "base: 0" not in text
+
+
+def test_a_selection_is_named(tmp_path: Path, quarry: Quarry) -> None:
+    """A regression: a run of two of a release's languages was shown like one of the whole."""
+    folder = keep(tmp_path, "base-1", BASE)
+    result = json.loads((folder / "result.json").read_text("utf-8"))
+    result |= {"tasks": 3, "release_tasks": 42, "filters": {"languages": ["go"]}}
+    (folder / "result.json").write_text(json.dumps(result), "utf-8")
+    text = quarry("compare", "base-1", "-w", tmp_path).out
+    assert "base is on a selection of languages go: 3 of the release's 42 tasks; it is not comparable" in text
+
+
+def test_a_measure_that_not_every_query_has_says_over_how_many_it_is(tmp_path: Path, quarry: Quarry) -> None:
+    keep(tmp_path, "base-1", BASE)
+    command = ("compare", "base-1", "-w", tmp_path, "--measure", "recall@5", "--measure", "essential_recall@5")
+    # Of the queries with gold only the first has an ESSENTIAL unit.
+    assert [row["queries"] for row in quarry(*command, "--json").json["rows"]] == [3, 1]
+    text = quarry(*command).out
+    assert "essential_recall@5 is defined for 1 of the 3 queries, and its means are over these" in text
+    assert "recall@5 is defined for 3" not in text
+
+
+def test_a_run_of_another_system_has_no_depth_0(tmp_path: Path, quarry: Quarry) -> None:
+    """A regression: it read as if the run kept no result."""
+    keep(tmp_path, "base-1", BASE)
+    keep(tmp_path, "other-1", BETTER, depth=0)
+    assert "differ in: depth (100 / its own)" in quarry("compare", "base-1", "other-1", "-w", tmp_path).out
 
 
 def test_published_results_stand_beside_and_are_never_tested(tmp_path: Path, quarry: Quarry) -> None:
@@ -253,6 +357,7 @@ def test_a_run_compared_with_its_copy_differs_in_nothing(quarry: Quarry, workspa
         if "difference" in row:
             assert (row["difference"], row["p"], row["wins"], row["losses"]) == (0, 1, 0, 0)
             assert row["difference_interval"] == [0, 0]
+            assert row["detectable"] is None
     assert document["differing_settings"] == {}
     assert [run["name"] for run in document["runs"]] == [folder.name, "copy"]
     assert not math.isnan(document["rows"][0]["value"])

@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from conftest import Ended
@@ -18,6 +19,7 @@ from report_runs import REVISION, Asked, keep
 
 from quarry_harness import measures
 from quarry_harness.errors import InvalidInputError, UsageError
+from quarry_harness.report import evaluation
 from quarry_harness.reports.markdown import latex, markdown
 from quarry_harness.reports.page import html
 from quarry_harness.runs import document_ids, read_result
@@ -90,6 +92,27 @@ def test_curves_and_groups_agree_with_the_headline(demo_workspace: Path) -> None
                 assert sum(weighted) / document["comparison"]["queries"] == pytest.approx(values[f"{family}@{k}"])
 
 
+def test_other_means_are_those_of_the_evaluation(demo_workspace: Path) -> None:
+    """A regression: only eval's text had the macro and pooled means, and nothing had essential_recall."""
+    runs = open_runs(demo_workspace, [], None)
+    document = survey(runs, FEW)
+    (row,) = document["averages"]
+    result = runs[0].result
+    for level in ("task", "repo", "language"):
+        for name, value in row["macro"][level].items():
+            assert value == pytest.approx(result["rollup"][level][name], abs=1e-12)
+    assert row["pooled"] == pytest.approx(result["pooled"])
+    for name, value in row["essential"].items():
+        assert value == pytest.approx(result["measures"][name])
+    assert row["essential_queries"] == result["groups"]["relevance"]["ESSENTIAL"]["queries"]
+    words = f"essential_recall, over {row['essential_queries']} queries"
+    assert words in html(document, browse(demo_workspace, runs))
+    assert words in markdown(document).replace("\\_", "_")
+    values = " / ".join(f"{100 * row['essential'][f'essential_recall@{k}']:.1f}" for k in measures.CUTOFFS)
+    line = f"essential_recall@5/10/20/50: {values}, over {row['essential_queries']} queries with an ESSENTIAL unit"
+    assert line in evaluation(result)
+
+
 def test_groups_are_in_order_and_leave_out_queries_without_gold(tmp_path: Path) -> None:
     document = made(tmp_path)
     assert [(group["label"], group["queries"], group["tasks"]) for group in document["corpus_chunks"]] == [
@@ -111,6 +134,17 @@ def test_all_runs_are_reported_and_the_baseline_is_the_first_or_named(tmp_path: 
     assert [len(document["runs"]) for document in documents] == [2, 2]
     one = quarry("report", "base-1", "-w", tmp_path, "--format", "json").json
     assert [run["run_id"] for run in one["runs"]] == ["base-1"]
+
+
+def test_runs_of_one_image_are_reported_where_none_is_named(tmp_path: Path, quarry: Quarry) -> None:
+    """A regression: a workspace with runs on both images had no report, since their gold units differ."""
+    keep(tmp_path, "base-1", QUERIES)
+    none = quarry("report", "-w", tmp_path, "--image", "postimage")
+    assert (none.code, "There is no run on the postimage" in none.err) == (2, True)
+    keep(tmp_path, "later-1", QUERIES[:2], image="postimage")
+    for options, name in (((), "base-1"), (("--image", "postimage"), "later-1"), (("later-1",), "later-1")):
+        document = quarry("report", *options, "-w", tmp_path, "--format", "json").json
+        assert [run["run_id"] for run in document["runs"]] == [name]
 
 
 def test_without_a_run_the_next_command_is_named(tmp_path: Path, quarry: Quarry) -> None:
@@ -147,6 +181,7 @@ def test_every_form_has_the_title_the_counts_and_the_caveats(tmp_path: Path, qua
         "5 queries of 3 tasks, those that every run has; 2 runs",
         "selection of languages go: 5 of the release's 99 tasks; it is not comparable",
         "base: 4 of its 9 queries are not in this report",
+        "only 3 tasks: too few for intervals and p to be trusted",
         "10,000 times, seed 20250101",
         "Holm over the 8 tests",
     ):
@@ -159,6 +194,12 @@ def test_texts_that_a_model_cut_are_told(tmp_path: Path) -> None:
     assert words in markdown(made(tmp_path, texts=texts))
 
 
+def test_queries_without_a_result_are_warned_of_at_the_top(tmp_path: Path) -> None:
+    document = made(tmp_path)
+    for text in (markdown(document), html(document, browse(tmp_path, open_runs(tmp_path, [], None)))):
+        assert "base: 1 of the 8 queries have no result, and count 0." in text
+
+
 def test_settings_that_differ_name_runs_of_one_model(tmp_path: Path) -> None:
     for name, profile in (("bm25-1", "quarry"), ("bm25-2", "all")):
         keep(tmp_path, name, QUERIES, settings={"depth": 100, "profile": profile})
@@ -168,13 +209,15 @@ def test_settings_that_differ_name_runs_of_one_model(tmp_path: Path) -> None:
 
 
 def test_strange_names_stay_inside_markdown_and_latex(tmp_path: Path) -> None:
-    document = made(tmp_path, model="a|b*<img src=x>_\n# no & 50% ^{~}\x1b[31m")
+    document = made(tmp_path, model="a|b*<img src=x>_\n# no & 50% ^{~}\x1b[31m $x$")
     rows = [line for line in markdown(document).splitlines() if line.startswith("|")]
     cells = [len(re.split(r"(?<!\\)\|", row)) for row in rows]
     # A header, its rule, and one row: the leaderboard.
     assert cells[:3] == [11, 11, 11]
     assert not [row for row in rows if "<img" in row.replace("\\<", "")]
     assert all("\x1b" not in row for row in rows)
+    # GitHub would set it as mathematics.
+    assert "\\$x\\$" in rows[2]
     table = latex(document)
     body = [line for line in table.splitlines() if not line.startswith("%")]
     assert not re.search(r"(?<!\\)[%#_]", "\n".join(body).replace("tab:quarry", ""))
@@ -298,6 +341,27 @@ def test_a_browsed_query_has_the_ranks_of_the_run(demo_workspace: Path) -> None:
                 assert document["places"][query["hits"][0][rank - 1]] == document["places"][place]
 
 
+def test_a_gold_unit_has_the_source_of_the_chunk_it_was_resolved_to(workspace: Path) -> None:
+    """A regression: the source was looked up by the lines of the label, and a unit of a weaker tier had none."""
+    (run,) = open_runs(workspace, [], None)
+    rows = run.rows.to_pylist()
+    place = next(i for i, row in enumerate(rows) if row["gold_ranks"] and row["gold_ranks"][0] > 5)
+    head, _, end = rows[place]["gold_unit_keys"][0].rpartition("-")
+    rows[place]["gold_unit_keys"][0] = f"{head}-{int(end) + 1}"
+    changed = replace(run, rows=pa.Table.from_pylist(rows, schema=run.rows.schema))
+    document = browse(workspace, [changed])
+    (query,) = (query for query in document["queries"] if query["id"] == rows[place]["query_id"])
+    *_, source = document["places"][query["gold"][0][0]]
+    assert source >= 0
+    assert document["left_out"]["sources_missing"] == 0
+    assert document == browse(workspace, [run])
+
+
+def test_an_unresolved_label_is_no_source_that_is_missing(tmp_path: Path) -> None:
+    keep(tmp_path, "base-1", [Asked((0,), unresolved=(0,), retrieved=0)])
+    assert browse(tmp_path, open_runs(tmp_path, [], None))["left_out"]["sources_missing"] == 0
+
+
 def test_the_run_of_another_system_has_no_depth_of_ours(tmp_path: Path, quarry: Quarry) -> None:
     """A regression: its depth 0 was taken for a limit, and nothing could be compared with it."""
     keep(tmp_path, "base-1", QUERIES)
@@ -308,6 +372,7 @@ def test_the_run_of_another_system_has_no_depth_of_ours(tmp_path: Path, quarry: 
     assert [curve["k"][-1] for curve in document["curves"]] == [100, 100]
     assert "100 results that a run keeps of each query" in markdown(document)
     assert "everything that another system's run has" in markdown(document)
+    assert "depth its own;" in html(document, browse(tmp_path, open_runs(tmp_path, [], None)))
     assert quarry("compare", "base-1", "other-1", "-w", tmp_path, "--measure", "recall@70").code == 0
     assert quarry("compare", "other-1", "--first-stage", "other-1", "-w", tmp_path).code == 0
     alone = survey(open_runs(tmp_path, ["other-1"], None), FEW)

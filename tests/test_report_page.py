@@ -197,6 +197,42 @@ def test_a_query_shows_its_ranks_in_each_run_and_marks_gold(opened: Opened, two:
     assert marked == [2, 1]
 
 
+@pytest.mark.parametrize("short", [False, True])
+def test_an_address_opens_the_page_at_its_query(opened: Opened, demo: Path, short: bool) -> None:
+    """A regression: the query was opened out of sight, and its short id found nothing."""
+    data = json.loads(re.findall(r'id="data">(.*?)</script>', demo.read_text("utf-8"), re.DOTALL)[0])
+    ids = [query["id"] for query in data["queries"]]
+    first, second = ids[40], ids[60]
+    head, dash, rest = first.partition("-")
+    opened.open(demo, f"#q={head[:8] + dash + rest if short else first}")
+    page = opened.page
+    page.locator(".answer").wait_for()
+    assert page.locator("details.query[open]").get_attribute("data-id") == first
+    seen = "() => { const box = document.querySelector('details.query[open]').getBoundingClientRect();"
+    seen += " return box.top >= 0 && box.top < innerHeight / 2; }"
+    assert page.evaluate(seen)
+    # The page follows its address while it is open.
+    page.evaluate("(hash) => { scrollTo(0, 0); location.hash = hash; }", f"q={second}")
+    page.locator(f'details.query[open][data-id="{second}"]').wait_for()
+    assert page.evaluate(seen)
+    assert opened.trouble == []
+
+
+def test_an_address_that_is_not_well_formed_is_taken_as_words(opened: Opened, two: Path) -> None:
+    """A regression: a bad escape ended the script, and the list of queries never appeared."""
+    opened.open(two, "#q=100%")
+    assert opened.status() == "0 of 45 queries"
+    assert opened.page.input_value("#search") == "100%"
+    assert opened.trouble == []
+
+
+def test_an_unresolved_label_is_not_called_a_source_that_is_missing(opened: Opened, tmp_path: Path) -> None:
+    keep(tmp_path, "base-1", [Asked((1, 0), unresolved=(1,))])
+    opened.open(write(tmp_path / "page.html", tmp_path), "#q=t1")
+    rows = opened.page.locator(".answer tbody tr td:first-child")
+    assert ["source not in this file" in words for words in rows.all_inner_texts()] == [True, False]
+
+
 def test_it_can_be_used_with_the_keyboard_alone(opened: Opened, two: Path) -> None:
     opened.open(two)
     page = opened.page
@@ -271,6 +307,13 @@ def test_paper_has_the_figures_and_not_the_controls(opened: Opened, demo: Path) 
     assert page.locator("details.query:visible").count() == 1
     assert page.locator("#leaderboard .at:visible h3").inner_text() == "recall@20"
     assert page.evaluate("() => document.documentElement.scrollWidth <= innerWidth")
+    # Two curves side by side, and every figure in one piece with its heading.
+    page.set_viewport_size({"width": 690, "height": 1000})
+    widths = page.locator("#curves .pair .figure").evaluate_all("(all) => all.map((one) => one.clientWidth)")
+    assert [200 < width < 345 for width in widths] == [True, True]
+    apart = """() => [...document.querySelectorAll("h3")].filter((h) => h.checkVisibility() && h.nextElementSibling
+      ?.querySelector(".figure")).filter((h) => getComputedStyle(h.parentElement).breakInside !== "avoid").length"""
+    assert page.evaluate(apart) == 0
     assert page.pdf(prefer_css_page_size=True).startswith(b"%PDF")
 
 

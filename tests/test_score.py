@@ -15,11 +15,13 @@ from conftest import Ended
 from hypothesis import given
 from hypothesis import strategies as st
 
+from quarry_harness.languages import PROFILES
 from quarry_harness.models import Choice, models_of, name_of
 from quarry_harness.models.fusion import fuse
 from quarry_harness.models.registry import Options
 from quarry_harness.retrieve import Ranking
-from quarry_harness.stages.ranking import EvalQuery, repository_documents
+from quarry_harness.runs import encoded
+from quarry_harness.stages.ranking import EvalQuery, Listing, repository_documents
 from quarry_harness.store import Store
 
 Quarry = Callable[..., Ended]
@@ -73,6 +75,31 @@ def test_equal_scores_are_ranked_in_corpus_order(quarry: Quarry, workspace: Path
         assert score == "7.0"
     assert len(found) == 78
     assert all(ranking == sorted(ranking) for ranking in found.values())
+
+
+def test_a_run_that_lists_the_whole_corpus_with_one_score_gets_no_credit(
+    quarry: Quarry, workspace: Path, tmp_path: Path
+) -> None:
+    """A regression: it was ranked in corpus order, and had recall@50 98.3 on the demo."""
+    with Store.open(workspace, read_only=True) as store:
+        revisions = {(r.repo, r.sha): r for r in store.revisions("preimage")}
+        queries = [EvalQuery(*row) for row in store.selected_queries("preimage")]
+        rows = []
+        for repo in sorted({query.repo for query in queries}):
+            there = [r.id for (name, _), r in sorted(revisions.items()) if name == repo]
+            store.gather_documents(there, PROFILES["quarry"])
+            for query in (query for query in queries if query.repo == repo):
+                ids = Listing.of(store.corpus(revisions[repo, query.revision].id)).ids
+                rows += [[encoded(query.query_id), "Q0", document, "1", "0.5", "constant"] for document in ids]
+    done = quarry("score", "--run", write(tmp_path / "constant.trec", rows), "-w", workspace, "--json")
+    assert done.code == 0, done.err
+    assert done.json["queries_without_result"] == 79
+    assert set(done.json["measures"].values()) == {0}
+    # With one document less, or one score that differs, it is a ranking again.
+    part = write(tmp_path / "part.trec", [[*rows[0][:4], "0.6", "part"], *rows[1:]])
+    assert quarry("score", "--run", part, "-w", workspace, "--json").json["queries_without_result"] == 78
+    less = quarry("score", "--run", write(tmp_path / "less.trec", rows[1:]), "-w", workspace, "--json")
+    assert less.json["queries_without_result"] == 78
 
 
 def test_scores_keep_the_digits_that_tell_them_apart(quarry: Quarry, workspace: Path, tmp_path: Path) -> None:

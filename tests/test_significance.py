@@ -128,6 +128,14 @@ def test_detectable_by_hand() -> None:
     assert np.isnan(detectable(drawn[:1])).all()
 
 
+def test_where_nothing_varies_nothing_is_known_to_be_detectable() -> None:
+    """A regression: two equal runs had a detectable difference of 0.0."""
+    tasks = [f"t{number}" for number in range(20)]
+    for same in (0.0, 0.1):
+        drawn = bootstrap(clustered(np.full((20, 1), same), tasks), 200, 1)
+        assert np.isnan(detectable(drawn)).all()
+
+
 def test_holm_by_hand() -> None:
     # 0.01 x 4, 0.02 x 3, 0.03 x 2 = 0.06, 0.9 x 1; then no smaller than the one before.
     assert holm([0.02, 0.9, 0.01, math.nan, 0.03]) == pytest.approx([0.06, 0.9, 0.04, math.nan, 0.06], nan_ok=True)

@@ -137,8 +137,8 @@ def compare(
 
     RUN is a run id of the workspace or the path of a run folder; one alone is shown with its intervals. Each mean and
     each paired difference has a 95% bootstrap interval, each difference a permutation test with Holm's correction over
-    the whole table. Queries that not every run has are left out and counted; runs that disagree about the gold units of
-    a query are refused (exit code 3).
+    the whole table. Queries that not every run has are left out and counted; runs that disagree about the text or gold
+    of a query are refused (exit code 3).
     """
     from quarry_harness.comparison import comparison, published_beside
     from quarry_harness.stages.compare import Plan

@@ -9,6 +9,7 @@ import click
 
 from quarry_harness.cli.options import OK, json_option, print_result, workspace_option
 from quarry_harness.errors import EnvironmentProblem
+from quarry_harness.types import IMAGES
 
 FORMATS = ("md", "html", "json", "latex", "mteb")
 
@@ -24,14 +25,20 @@ FORMATS = ("md", "html", "json", "latex", "mteb")
     "--output", "-o", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE",
     help="Write to a file.  [default: standard output]",
 )  # fmt: skip
+@click.option(
+    "--image", type=click.Choice(IMAGES), default="preimage", show_default=True,
+    help="Without a RUN: which of the workspace's runs, those before the tasks' changes or after them.",
+)  # fmt: skip
 @workspace_option
-def report(workspace: Path, runs: tuple[str, ...], form: str, baseline: str | None, output: Path | None) -> int:
+def report(
+    workspace: Path, runs: tuple[str, ...], form: str, baseline: str | None, output: Path | None, image: str
+) -> int:
     """Report runs side by side, on the queries that all of them have.
 
-    RUN is a run id of the workspace or the path of a run folder; without one, all runs of the workspace are reported.
+    RUN is a run id of the workspace or the path of a run folder; without one, all runs of the workspace on one image.
     The HTML page shows every query with its gold units and the best results, with their source from the workspace.
     """
-    text = _report(workspace, runs, form, baseline)
+    text = _report(workspace, runs, form, baseline, image)
     if output is None:
         click.echo(text, nl=False)
     else:
@@ -57,14 +64,14 @@ def _write(output: Path, text: str) -> None:
         ) from error
 
 
-def _report(workspace: Path, names: tuple[str, ...], form: str, baseline: str | None) -> str:
+def _report(workspace: Path, names: tuple[str, ...], form: str, baseline: str | None, image: str) -> str:
     from quarry_harness.report import HEADLINE
     from quarry_harness.reports import markdown, mteb, page, tables
     from quarry_harness.runs import json_text
     from quarry_harness.stages.browse import browse
     from quarry_harness.stages.survey import open_runs, survey
 
-    runs = open_runs(workspace, names, baseline)
+    runs = open_runs(workspace, names, baseline, image)
     if form == "mteb":
         return json_text(mteb.mteb([run.result for run in runs]))
     document = survey(runs)

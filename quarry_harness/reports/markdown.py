@@ -9,7 +9,7 @@ from quarry_harness.report import HEADLINE, printable
 from quarry_harness.reports import tables
 from quarry_harness.reports.tables import Table
 
-_MARKDOWN = {letter: f"\\{letter}" for letter in "\\`*_{}[]<>#|~"} | {"&": "&amp;"}
+_MARKDOWN = {letter: f"\\{letter}" for letter in "\\`*_{}[]<>#|~$"} | {"&": "&amp;"}
 _LATEX = {
     "\\": r"\textbackslash{}", "{": r"\{", "}": r"\}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}",
     **{letter: f"\\{letter}" for letter in "&%$#_"}, "<": r"\textless{}", ">": r"\textgreater{}",
@@ -22,7 +22,7 @@ def markdown(document: Mapping[str, Any]) -> str:
     parts = [f"## {HEADLINE}", _escaped(tables.scope(document)) + "."]
     warnings = tables.warnings(document)
     parts += ["\n".join(f"- **{_escaped(line)}**" for line in warnings)] if warnings else []
-    parts += [_table(tables.leaderboard(document))]
+    parts += [_table(tables.leaderboard(document)), _table(tables.averages(document))]
     against = tables.against(document)
     parts += ["### Against the baseline", _table(against)] if against else []
     parts += ["### By language", _table(tables.grouped(document, "languages", (5, 20)))]

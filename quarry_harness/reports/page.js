@@ -118,7 +118,9 @@
   function goldTable(query) {
     const head = element("tr", "", element("th", "word", "gold unit"), ...data.runs.map((name) => element("th", "", name)));
     const rows = query.gold.map(([place, essential, resolved, ranks]) => {
-      const cell = element("td", "word", located(place, element("span", "tag", essential ? "ESSENTIAL" : "RELATED")));
+      const tag = element("span", "tag", essential ? "ESSENTIAL" : "RELATED");
+      // An unresolved label has no chunk, so that no source could be had.
+      const cell = element("td", "word", resolved ? located(place, tag) : element("span", "", placeOf(place), tag));
       const cells = ranks.map((rank) => element("td", rank ? "" : "missed", rank ? String(rank) : resolved ? "never found" : "unresolved"));
       return element("tr", "", cell, ...cells);
     });
@@ -139,9 +141,13 @@
     details.open = open;
     return details;
   }
+  function placeOf(number) {
+    const [path, name, start, end] = data.places[number];
+    return element("span", "place", start ? `${path}:${start}-${end} ${name}` : path);
+  }
   function located(number, ...tags) {
-    const [path, name, start, end, source] = data.places[number];
-    const words = element("span", "place", start ? `${path}:${start}-${end} ${name}` : path);
+    const [, , start, , source] = data.places[number];
+    const words = placeOf(number);
     if (source < 0) return element("span", "", words, ...tags, element("span", "tag", "source not in this file"));
     const details = element("details", "source", element("summary", "", words, ...tags));
     details.addEventListener("toggle", () => {
@@ -172,9 +178,12 @@
       update();
     });
   }
-  find("reset").addEventListener("click", () => {
+  function clear() {
     for (const control of controls) if (control !== run) control.value = control === order ? "order" : "";
     fillRepositories();
+  }
+  find("reset").addEventListener("click", () => {
+    clear();
     update();
     search.focus();
   });
@@ -183,10 +192,38 @@
     extend();
     list.children[next]?.querySelector("summary").focus();
   });
-  const named = /^#q=(.+)$/.exec(location.hash);
-  if (named) search.value = decodeURIComponent(named[1]);
+
+  // An address names a query as `quarry show` does: whole, as it begins, or with its commit cut short.
+  function meant(words) {
+    const dash = words.indexOf("-");
+    const [head, rest] = dash > 0 ? [words.slice(0, dash), words.slice(dash)] : [words, ""];
+    const short = (id) => id.startsWith(words) || (rest.length > 1 && id.startsWith(head) && id.endsWith(rest));
+    const alike = data.queries.filter((query) => short(query.id));
+    return alike.find((query) => query.id === words) || (alike.length === 1 ? alike[0] : null);
+  }
+  function decoded(words) {
+    try {
+      return decodeURIComponent(words);
+    } catch {
+      return words;  // a "%" that is no escape stands for itself
+    }
+  }
+  function visit() {
+    const named = /^#q=(.+)$/.exec(location.hash);
+    if (!named) return;
+    const words = decoded(named[1]);
+    const query = meant(words);
+    clear();
+    search.value = query ? query.id : words;
+    update();
+    const entries = [...list.querySelectorAll("details.query")];
+    const entry = query ? entries.find((one) => one.dataset.id === query.id) : entries.length === 1 ? entries[0] : null;
+    if (entry) entry.open = true;
+    (entry || box).scrollIntoView();
+  }
+  addEventListener("hashchange", visit);
   if (data.runs.length === 1) for (const control of [run, against]) control.closest("div").hidden = true;
   box.hidden = false;
   update();
-  if (named && chosen.length === 1) list.querySelector("details").open = true;
+  visit();
 })();

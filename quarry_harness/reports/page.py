@@ -104,7 +104,7 @@ def _sections(document: Mapping[str, Any], browser: Mapping[str, Any]) -> list[t
 
 def _leaderboard(document: Mapping[str, Any]) -> str:
     figures = _at(lambda k: _scroll(charts.forest(document, f"recall@{k}"), "Leaderboard"), "recall@{k}")
-    return figures + _table(tables.leaderboard(document))
+    return figures + _table(tables.leaderboard(document)) + _table(tables.averages(document))
 
 
 def _curves(document: Mapping[str, Any]) -> str:
@@ -137,11 +137,12 @@ def _failures(document: Mapping[str, Any]) -> str:
     )
     parts = [f'<ul class="legend">{legend}</ul>']
     for of, title in (("queries", "Queries, by the worst of their gold units"), ("units", "Gold units")):
-        parts.append(f"<h3>{title}</h3>{_scroll(charts.stack(document, of), title)}")
+        parts.append(f'<div class="whole"><h3>{title}</h3>{_scroll(charts.stack(document, of), title)}</div>')
     parts.append(_numbers(*(tables.failures(document, of) for of in ("queries", "units"))))
     for field, title in (("corpus_chunks", "By chunks in the corpus"), ("gold_units", "By number of gold units")):
         chart = _bars(document, field, title)
-        parts.append(f"<h3>{title}</h3>{_legend(document)}{chart}{_numbers(tables.grouped(document, field))}")
+        parts.append(f'<div class="whole"><h3>{title}</h3>{_legend(document)}{chart}</div>')
+        parts.append(_numbers(tables.grouped(document, field)))
     return "".join(parts)
 
 
@@ -200,11 +201,10 @@ def _method(document: Mapping[str, Any]) -> str:
 
 
 def _settings(run: Mapping[str, Any]) -> str:
+    depth = run["depth"] or "its own"
     settings = json.dumps(run["model_settings"], sort_keys=True, ensure_ascii=False)
     versions = ", ".join(f"{name} {version}" for name, version in (run["versions"] or {}).items())
-    return printable(
-        f"run {run['run_id']}; model {settings}; profile {run['profile']}; depth {run['depth']}; {versions}"
-    )
+    return printable(f"run {run['run_id']}; model {settings}; profile {run['profile']}; depth {depth}; {versions}")
 
 
 def _facts(lines: Sequence[str]) -> str:

@@ -7,9 +7,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from quarry_harness.comparison import differing, how
+from quarry_harness.comparison import differing, how, smaller_means
 from quarry_harness.measures import CUTOFFS
-from quarry_harness.report import cut_of, percent, percents, printable, release_words, selection_words
+from quarry_harness.report import (
+    FEW,
+    cut_of,
+    few_clusters,
+    percent,
+    percents,
+    printable,
+    release_words,
+    selected_words,
+)
 from quarry_harness.types import LANGUAGES
 
 # What each outcome of a unit means; a query's outcome is that of its worst unit.
@@ -82,6 +91,31 @@ def leaderboard(document: Mapping[str, Any]) -> Table:
     level = f"{100 * comparison['level']:.0f}% intervals"
     caption = f"Means over {comparison['queries']:,} queries, in percent, with {level}; best recall@5 first."
     return Table(caption, ["run", *comparison["measures"]], rows)
+
+
+def averages(document: Mapping[str, Any]) -> Table:
+    """Returns the means of each run beside the micro mean: macro by each level, pooled, essential_recall."""
+    called = names(document)
+    by_run = {row["run_id"]: row for row in document["averages"]}
+    recall, all_gold = ([f"{family}@{k}" for k in CUTOFFS] for family in ("recall", "all_gold"))
+    rows: list[list[Cell]] = []
+    for run in ranked(document):
+        own = by_run[run]
+        lines = [(f"macro by {level}", [values.get(name) for name in (*recall, *all_gold)])
+                 for level, values in own["macro"].items()]  # fmt: skip
+        lines += [
+            (words, [own[kind][f"{family}@{k}"] for k in CUTOFFS] + [None] * len(all_gold))
+            for words, kind, family in (
+                ("pooled: units found / units", "pooled", "pooled_recall"),
+                (f"essential_recall, over {own['essential_queries']:,} queries", "essential", "essential_recall"),
+            )
+        ]
+        rows += [
+            [called[run] if place == 0 else "", words, *map(percent, cells)]
+            for place, (words, cells) in enumerate(lines)
+        ]
+    caption = "Other means of the same queries, in percent; essential_recall is over those with an ESSENTIAL unit."
+    return Table(caption, ["run", "mean", *recall, *all_gold], rows, left=2)
 
 
 def grouped(document: Mapping[str, Any], field: str, cutoffs: Sequence[int] = CUTOFFS) -> Table:
@@ -179,12 +213,8 @@ def warnings(document: Mapping[str, Any]) -> list[str]:
     """Returns why these numbers are not those of a whole release, or not of whole data: to stand at the top."""
     comparison = document["comparison"]
     called = names(document)
-    lines = [
-        f"{called[run['run_id']]} is on a selection{selection_words(run['filters'] or {})}: {run['tasks']} of the"
-        f" release's {run['release_tasks']} tasks; it is not comparable with results on the whole release."
-        for run in document["runs"]
-        if run["tasks"] != run["release_tasks"]
-    ]
+    lines = [f"{called[run['run_id']]} is {words}." for run in document["runs"] if (words := selected_words(run))]
+    lines += [f"{line}." for line in few_clusters(comparison["clusters"], comparison["by"], FEW)]
     if not comparison["same_queries"]:
         lines += [
             f"{printable(run['name'])}: {run['queries_not_compared']} of its {run['queries']} queries are not in this"
@@ -192,6 +222,12 @@ def warnings(document: Mapping[str, Any]) -> list[str]:
             for run in comparison["runs"]
             if run["queries_not_compared"]
         ]
+    lines += [
+        f"{printable(run['name'])}: {run['queries_compared_without_result']} of the {comparison['queries']} queries"
+        " have no result, and count 0."
+        for run in comparison["runs"]
+        if run["queries_compared_without_result"]
+    ]
     for run in document["runs"]:
         if run["revisions_missing"]:
             lines.append(
@@ -215,6 +251,7 @@ def notes(document: Mapping[str, Any]) -> list[str]:
     ]
     if comparison["differing_settings"]:
         lines.append(f"Beside the model, the runs differ in: {printable(', '.join(differing(comparison)))}.")
+    lines += [f"{line}." for line in smaller_means(comparison)]
     called = names(document)
     lines += [
         f"{called[run['run_id']]}: longer than {printable(model)} takes, and cut: {cut_of(count)}."

@@ -31,20 +31,22 @@ def browse(workspace: Path, runs: Sequence[KeptRun], limits: Limits | None = Non
     queries: one object a query. gold: [place, 1 for ESSENTIAL, 1 for resolved, [rank in each run, 0 = none]]; hits: of
     each run the places of its best results; outcomes: of each run a number of `outcomes`. places: [path, name, start
     line, end line, number of its source or -1]. sources: [text, lines that were cut off]. left_out: what did not fit
-    (queries, sources) and what the workspace does not have (sources_missing). Raises what `places` raises.
+    (queries, sources) and what the workspace does not have (sources_missing). The place of a gold unit is that of the
+    chunk it was resolved to, as far as a run has found it. Raises what `places` raises.
     """
     limits = limits or Limits()
     tables = common(runs)
     worst = [outcomes(table, units_of(table))[1] for table in tables]
     rows = [table.to_pylist() for table in tables]
     ids = {row["query_id"] for row in rows[0]}
-    hits = [top_hits(run.folder, limits.hits, ids) for run in runs]
+    gold = [{row["query_id"]: row["gold_ranks"] for row in column} for column in rows]
+    hits = [top_hits(run.folder, limits.hits, ids, ranks) for run, ranks in zip(runs, gold, strict=True)]
     shelf = _Shelf(limits)
     queries: list[dict[str, Any]] = []
     spent = 0
     for several in zip(*rows, strict=True):
         place = len(queries)
-        entry = _entry(several, [column[place] for column in worst], hits, runs, shelf)
+        entry = _entry(several, [column[place] for column in worst], hits, runs, shelf, limits.hits)
         spent += len(json.dumps(entry))
         if spent + shelf.bytes > limits.query_bytes:
             break
@@ -76,11 +78,13 @@ def _entry(
     hits: Sequence[dict[str, list[Hit]]],
     runs: Sequence[KeptRun],
     shelf: _Shelf,
+    top: int,
 ) -> dict[str, Any]:
     row = rows[0]
     at = row["repo"], row["revision"]
     ranks = [dict(zip(other["gold_unit_keys"], other["gold_ranks"], strict=True)) for other in rows]
     profiles = [str(run.result.get("profile")) for run in runs]
+    found = [ranked.get(row["query_id"], []) for ranked in hits]
     gold = zip(row["gold_unit_keys"], row["gold_relevances"], row["gold_kinds"], strict=True)
     return {
         "id": row["query_id"],
@@ -91,7 +95,7 @@ def _entry(
         "chunks": [other["corpus_chunks"] for other in rows],
         "gold": [
             [
-                shelf.number((*at, gold_document(key)), profiles[0], 1),
+                shelf.number(*_resolved(key, at, ranks, found, profiles), 1, wanted=bool(kind)),
                 int(relevance == "ESSENTIAL"),
                 int(bool(kind)),
                 [own.get(key, 0) for own in ranks],
@@ -101,12 +105,31 @@ def _entry(
         "hits": [
             [
                 shelf.number((*at, hit.document), profile, hit.rank if hit.rank == 1 else hit.rank + 1)
-                for hit in ranked.get(row["query_id"], [])
+                for hit in ranked
+                if hit.rank <= top
             ]
-            for ranked, profile in zip(hits, profiles, strict=True)
+            for ranked, profile in zip(found, profiles, strict=True)
         ],
         "outcomes": [[*OUTCOMES, NO_GOLD].index(name) for name in worst],
     }
+
+
+def _resolved(
+    key: str,
+    at: tuple[str, str],
+    ranks: Sequence[dict[str, int]],
+    found: Sequence[Sequence[Hit]],
+    profiles: Sequence[str],
+) -> tuple[Document, str]:
+    """The chunk that a gold unit was resolved to, with its profile: what stands at its rank in a run that found it.
+
+    Where none did, what the label says, which a weaker tier than `exact` may have resolved to other lines.
+    """
+    for own, hits, profile in zip(ranks, found, profiles, strict=True):
+        rank = own.get(key, 0)
+        if document := next((hit.document for hit in hits if hit.rank == rank), None):
+            return (*at, document), profile
+    return (*at, gold_document(key)), profiles[0]
 
 
 class _Shelf:
@@ -116,18 +139,22 @@ class _Shelf:
         self._limits = limits
         self._numbers: dict[tuple[Document, str], int] = {}
         self._turns: list[int] = []  # of each document: those of low turns come first where room is short
+        self._wanted: set[int] = set()
         self.rows: list[list[Any]] = []
         self.sources: list[list[Any]] = []
         self.bytes = 0  # about what `rows` will take
         self.left_out = 0
         self.missing = 0
 
-    def number(self, document: Document, profile: str, turn: int) -> int:
+    def number(self, document: Document, profile: str, turn: int, *, wanted: bool = True) -> int:
+        """Returns the document's number. wanted: is there a chunk whose source could be shown."""
         number = self._numbers.setdefault((document, profile), len(self._numbers))
         if number == len(self._turns):
             self._turns.append(turn)
             self.bytes += len(document[2]) + 20
         self._turns[number] = min(turn, self._turns[number])
+        if wanted:
+            self._wanted.add(number)
         return number
 
     def fill(self, workspace: Path) -> None:
@@ -136,7 +163,7 @@ class _Shelf:
         self.rows = [[place.path, place.name, place.start_line, place.end_line, -1] for place in found]
         kept: dict[str, int] = {}
         room = self._limits.source_bytes
-        for number in sorted(range(len(found)), key=lambda i: (self._turns[i], i)):
+        for number in sorted(self._wanted, key=lambda i: (self._turns[i], i)):
             text = found[number].text
             if text is None:
                 self.missing += 1

@@ -6,7 +6,7 @@ evaluation runs, and of runs that came from other machines.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,8 @@ from quarry_harness.stages.workspace import runs_folder
 from quarry_harness.types import RESAMPLES, SEED
 
 COLUMNS = (
-    "query_id", "repo", "task_id", "gold_unit_keys", "gold_relevances", "gold_ranks", "gold_documents", "retrieved",
+    "query_id", "repo", "task_id", "query", "gold_unit_keys", "gold_relevances", "gold_ranks", "gold_documents",
+    "retrieved",
 )  # fmt: skip
 # Settings of a run whose difference may be the reason of a difference, beside the model.
 SETTINGS = (
@@ -62,9 +63,14 @@ def compare(
 
     names, baseline, first_stage: run ids of the workspace, or run folders. pool: how many results of the first stage
     were re-ranked, its depth where it is None. Raises UsageError for a run that is not there, for one that is named
-    twice, and for a cutoff beyond a run's depth; InvalidInputError where a run cannot be read, where the runs have no
-    query in common, and where they disagree about a query's gold units.
+    twice, for a cutoff or a pool beyond a run's depth, and for a pool without a first stage; InvalidInputError where a
+    run cannot be read or contradicts itself, where the runs have no query in common, and where they disagree about a
+    query's text or gold units.
     """
+    if pool and not first_stage:
+        raise UsageError(
+            f"A pool of {pool} results is of a first stage, and none is named.", "Name it with --first-stage RUN."
+        )
     runs = in_order([open_run(workspace, name) for name in names], baseline and open_run(workspace, baseline))
     return compare_runs(runs, plan, open_run(workspace, first_stage) if first_stage else None, pool)
 
@@ -79,12 +85,16 @@ def compare_runs(
     rows = common(everything)
     units = [units_of(table) for table in rows]
     _check_gold(everything, rows)
-    document = _about(runs, everything, rows[0], units) | _compared(
+    document = _about(runs, everything, rows, units) | _compared(
         runs, units[: len(runs)], wanted, clusters(rows[0], plan.by), plan
     )
     if first:
         depth = pool or depth_of(first) or max(1, pc.max(first.rows["retrieved"]).as_py() or 0)
-        _check_depth([f"hit@{depth}"], [first])
+        if 0 < depth_of(first) < depth:
+            raise UsageError(
+                f"A pool of {depth} results: the first stage {first.run_id} keeps {depth_of(first)} results a query.",
+                f"Choose a smaller --pool, or run: quarry eval --depth {depth}",
+            )
         pools = zip(runs, units, strict=False)
         document["first_stage"] = {
             "run_id": first.run_id,
@@ -96,7 +106,7 @@ def compare_runs(
 def open_run(workspace: Path, name: str, columns: Sequence[str] = COLUMNS) -> KeptRun:
     """Returns the run of that id in the workspace, or in the folder of that path, with those columns of its rows.
 
-    Raises UsageError where there is none, InvalidInputError where it cannot be read.
+    Raises UsageError where there is none, InvalidInputError where it cannot be read or contradicts itself.
     """
     inside = runs_folder(workspace) / name
     folder = inside if (inside / "result.json").is_file() else Path(name)
@@ -107,7 +117,42 @@ def open_run(workspace: Path, name: str, columns: Sequence[str] = COLUMNS) -> Ke
             f"Runs: {', '.join(there)}." if there else "First run: quarry eval",
         )
     result = read_result(folder)
-    return KeptRun(str(result.get("run_id", folder.name)), folder, result, read_per_query(folder, columns))
+    run = KeptRun(str(result.get("run_id", folder.name)), folder, result, read_per_query(folder, columns))
+    if fact := next(_contradictions(run), None):
+        raise InvalidInputError(
+            f"{folder / 'per_query.parquet'}: {fact}.", "Copy the run folder again, or run it anew."
+        )
+    return run
+
+
+def _contradictions(run: KeptRun) -> Iterator[str]:
+    """What cannot be true of a run's rows, by themselves or beside its result.json; only the first is for sure."""
+    keys = run.keys()
+    if len(set(keys)) < len(keys):
+        yield f"{len(keys) - len(set(keys))} queries stand in it twice"
+    lists = [run.rows[name] for name in ("gold_unit_keys", "gold_relevances", "gold_ranks", "gold_documents")]
+    lengths = [pc.list_value_length(column).to_pylist() for column in lists]
+    if any(None in column or column != lengths[0] for column in lengths):
+        yield "the lists of a query's gold units differ in length"
+    if any(pc.list_flatten(column).null_count for column in lists):
+        yield "a gold unit has no value"
+    units = units_of(run.rows)
+    if (units.ranks < 0).any():
+        yield "a rank is negative"
+    try:
+        means = measures.micro(measures.per_query(units, [*(f"recall@{k}" for k in measures.CUTOFFS), "RR@10"]))
+    except ValueError as error:
+        yield str(error)
+        return
+    with_gold = int((units.count() > 0).sum())
+    counts = {"queries": with_gold, "queries_without_gold": len(keys) - with_gold, "units": len(units.ranks)}
+    for name, count in counts.items():
+        if run.result.get(name, count) != count:
+            yield f"{count} {name.replace('_', ' ')}, but result.json says {run.result[name]}"
+    for name, mean in means.items():
+        said = (run.result.get("measures") or {}).get(name)
+        if isinstance(said, float) and not abs(said - mean) <= 1e-9:
+            yield f"{name} of its rows is {mean:.6f}, but result.json says {said:.6f}"
 
 
 def in_order(runs: list[KeptRun], baseline: KeptRun | str | None) -> list[KeptRun]:
@@ -149,8 +194,14 @@ def common(runs: Sequence[KeptRun]) -> list[pa.Table]:
 
 
 def _check_gold(runs: Sequence[KeptRun], rows: Sequence[pa.Table]) -> None:
-    """Raises InvalidInputError where two runs disagree about the gold units of a query: they measured other things."""
+    """Raises InvalidInputError where two runs disagree about a query's text or gold: they measured other things."""
     for run, table in zip(runs[1:], rows[1:], strict=True):
+        texts = (column.to_pylist() for column in (rows[0]["query_id"], rows[0]["query"], table["query"]))
+        if other_text := next((query for query, one, other in zip(*texts, strict=True) if one != other), None):
+            raise InvalidInputError(
+                f"{other_text}: {runs[0].run_id} and {run.run_id} have different texts of this query.",
+                "Name runs of one release.",
+            )
         if all(table[name].equals(rows[0][name]) for name in ("gold_unit_keys", "gold_relevances")):
             continue
         for query, one, other in zip(rows[0]["query_id"].to_pylist(), _gold(rows[0]), _gold(table), strict=True):
@@ -187,9 +238,10 @@ def clusters(rows: pa.Table, by: str) -> list[tuple[str, ...]]:
 
 
 def _about(
-    runs: Sequence[KeptRun], everything: Sequence[KeptRun], rows: pa.Table, units: Sequence[measures.Judged]
+    runs: Sequence[KeptRun], everything: Sequence[KeptRun], rows: Sequence[pa.Table], units: Sequence[measures.Judged]
 ) -> dict[str, Any]:
     """Which runs and which queries, and what else is not the same about them."""
+    queries = len(rows[0])
     with_gold = int((units[0].count() > 0).sum())
     headline = [f"recall@{k}" for k in measures.CUTOFFS]
     return {
@@ -198,22 +250,28 @@ def _about(
                 "run_id": run.run_id,
                 "name": name,
                 "queries": len(run.rows),
-                "queries_not_compared": len(run.rows) - len(rows),
+                "queries_not_compared": len(run.rows) - queries,
+                "queries_compared_without_result": _without_result(table, own),
                 "recall": measures.micro(measures.per_query(own, headline)),
                 **{
                     field: run.result.get(field)
                     for field in ("model", "release", "release_version", "image", "queries_without_result")
-                    + ("unresolved_units", "revisions_missing")
+                    + ("unresolved_units", "revisions_missing", "filters", "tasks", "release_tasks")
                 },
             }
-            for run, name, own in zip(runs, _names(runs), units, strict=False)
+            for run, name, table, own in zip(runs, _names(runs), rows, units, strict=False)
         ],
         "baseline": runs[0].run_id,
         "queries": with_gold,
-        "queries_without_gold": len(rows) - with_gold,
-        "same_queries": all(len(run.rows) == len(rows) for run in everything),
+        "queries_without_gold": queries - with_gold,
+        "same_queries": all(len(run.rows) == queries for run in everything),
         "differing_settings": _differing(everything),
     }
+
+
+def _without_result(rows: pa.Table, units: measures.Judged) -> int:
+    """How many queries have gold units and no result; where nothing was retrieved is known by `retrieved`."""
+    return int(((rows["retrieved"].to_numpy() == 0) & (units.count() > 0)).sum())
 
 
 def _names(runs: Sequence[KeptRun]) -> list[str]:
@@ -221,7 +279,7 @@ def _names(runs: Sequence[KeptRun]) -> list[str]:
     models = [str(run.result.get("model", run.run_id)) for run in runs]
     settings = [name for name in ("image", "profile", "depth") if name in _differing(runs)]
     words = [
-        f"{model}, " + ", ".join(f"{name} {run.result.get('settings', {}).get(name)}" for name in settings)
+        f"{model}, " + ", ".join(f"{name} {run.result.get('settings', {}).get(name) or 'its own'}" for name in settings)
         for run, model in zip(runs, models, strict=True)
     ]
     return [
@@ -251,7 +309,13 @@ def _compared(
     drawn = significance.bootstrap(data, plan.resamples, plan.seed)
     ends = significance.interval(drawn)
     rows = [
-        {"measure": name, "run_id": run.run_id, "value": measures.micro({name: column})[name], "interval": list(pair)}
+        {
+            "measure": name,
+            "run_id": run.run_id,
+            "value": measures.micro({name: column})[name],
+            "interval": list(pair),
+            "queries": int((~np.isnan(column)).sum()),
+        }
         for (run, name), column, pair in zip(_pairs(runs, wanted), values.T, ends.T.tolist(), strict=True)
     ]
     width = len(wanted)

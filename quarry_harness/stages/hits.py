@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import unquote
@@ -39,24 +39,26 @@ class Place(NamedTuple):
 Document = tuple[str, str, str]  # repository, revision, document
 
 
-def top_hits(folder: Path, depth: int, only: Collection[str] | None = None) -> dict[str, list[Hit]]:
+def top_hits(
+    folder: Path, depth: int, only: Collection[str] | None = None, also: Mapping[str, Collection[int]] | None = None
+) -> dict[str, list[Hit]]:
     """Returns query id -> its best results, from the run.trec of a run folder, best first.
 
-    only: the queries that are wanted. Raises InvalidInputError where the file cannot be read.
+    only: the queries that are wanted. also: query id -> ranks that are wanted beyond the depth. Raises
+    InvalidInputError where the file cannot be read.
     """
     path = folder / "run.trec"
     hits: dict[str, list[Hit]] = defaultdict(list)
+    further = also or {}
     number = 0
     try:
         with path.open(encoding="utf-8", newline="\n") as lines:
             for line in lines:
                 number += 1
                 query, _, document, rank, score, _ = line.split()
-                if int(rank) > depth:
-                    continue
-                query = unquote(query)
-                if only is None or query in only:
-                    hits[query].append(Hit(int(rank), unquote(document), score))
+                place, query = int(rank), unquote(query)
+                if (only is None or query in only) and (place <= depth or place in further.get(query, ())):
+                    hits[query].append(Hit(place, unquote(document), score))
     except (OSError, ValueError) as error:
         raise InvalidInputError(f"{path}:{number}: not a TREC run ({error}).", "Run quarry eval again.") from error
     return {query: sorted(ranked) for query, ranked in hits.items()}

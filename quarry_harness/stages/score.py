@@ -16,10 +16,10 @@ import numpy as np
 
 from quarry_harness.errors import InvalidInputError
 from quarry_harness.languages import PROFILES
-from quarry_harness.retrieve import Ranking
+from quarry_harness.retrieve import Ranking, is_constant
 from quarry_harness.runs import encoded, read_result
 from quarry_harness.stages.evaluate import finish, gold_labels, identity_of, keep, require_resolved
-from quarry_harness.stages.ranking import NO_CORPUS, EvalQuery, Listing, Ranked, is_there
+from quarry_harness.stages.ranking import NO_CORPUS, NO_RESULT, EvalQuery, Listing, Ranked, is_there
 from quarry_harness.stages.workspace import run_is_whole, run_name, runs_folder
 from quarry_harness.store import RevisionRow, Store
 from quarry_harness.types import Progress
@@ -116,9 +116,9 @@ def score(
     """Measures a TREC run over the selection; returns what evaluate returns.
 
     name: what the system is called, None for the run's tag. Documents are ranked by score, equal scores in corpus
-    order; the rank column is not read. Queries that the release has but the selection has not are left out. Raises
-    InvalidInputError where a query or document id is unknown or a query has a document twice, UsageError where the
-    gold is not resolved.
+    order; the rank column is not read. A query whose whole corpus has one score has no result. Queries that the release
+    has but the selection has not are left out. Raises InvalidInputError where a query or document id is unknown or a
+    query has a document twice, UsageError where the gold is not resolved.
     """
     started = time.monotonic()
     run = RunFile(file)
@@ -195,10 +195,10 @@ def _rank(
 
 
 def ranking_of(run: RunFile, forms: Sequence[str], place: Mapping[str, int], unknown: list[Line]) -> Ranking:
-    """Returns a query's ranking by score, then corpus order; what names no document is added to `unknown`.
+    """Returns a query's ranking by score, then corpus order; none where the whole corpus has one score.
 
-    forms: how the run writes the query's id. place: document id -> corpus position. Raises InvalidInputError where a
-    document comes twice.
+    forms: how the run writes the query's id. place: document id -> corpus position. What names no document is added to
+    `unknown`. Raises InvalidInputError where a document comes twice.
     """
     scores: dict[int, float] = {}
     for line in chain.from_iterable(map(run.lines, forms)):
@@ -212,6 +212,8 @@ def ranking_of(run: RunFile, forms: Sequence[str], place: Mapping[str, int], unk
             )
         else:
             scores[position] = line.score
+    if is_constant(np.array(list(scores.values())), len(place)):
+        return NO_RESULT
     positions = np.array(sorted(scores, key=lambda position: (-scores[position], position)), dtype=np.intp)
     return Ranking(positions, np.array([scores[position] for position in positions.tolist()]))
 

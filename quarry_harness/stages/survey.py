@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from quarry_harness import measures, significance
 from quarry_harness.errors import UsageError
+from quarry_harness.runs import read_result
 from quarry_harness.stages.compare import (
     COLUMNS,
     KeptRun,
@@ -31,7 +32,7 @@ from quarry_harness.stages.compare import (
 )
 from quarry_harness.stages.workspace import runs_folder
 
-REPORT_COLUMNS = (*COLUMNS, "language", "revision", "query", "corpus_chunks", "gold_kinds")
+REPORT_COLUMNS = (*COLUMNS, "language", "revision", "corpus_chunks", "gold_kinds")
 CURVE = (1, 2, 3, 4, 5, 7, 10, 14, 20, 30, 50, 70, 100, 150, 200, 300, 500, 700, 1000)
 # Where a gold unit ended, best first; a query ends where the worst of its units does.
 OUTCOMES = (
@@ -40,12 +41,17 @@ OUTCOMES = (
 NO_GOLD = "no_gold"
 
 
-def open_runs(workspace: Path, names: Sequence[str], baseline: str | None) -> list[KeptRun]:
-    """Returns the runs, the baseline first; all runs of the workspace where none is named.
+def open_runs(workspace: Path, names: Sequence[str], baseline: str | None, image: str | None = None) -> list[KeptRun]:
+    """Returns the runs, the baseline first; all runs of the workspace, or those of an image, where none is named.
 
     Raises UsageError where there is none, and what open_run raises.
     """
-    wanted = list(names) or sorted(path.parent.name for path in runs_folder(workspace).glob("[!.]*/result.json"))
+    there = [] if names else sorted(path.parent.name for path in runs_folder(workspace).glob("[!.]*/result.json"))
+    wanted = list(names) or [
+        name for name in there if image in (None, read_result(runs_folder(workspace) / name).get("image"))
+    ]
+    if there and not wanted:
+        raise UsageError(f"There is no run on the {image} in {runs_folder(workspace)}.", "Name the other --image.")
     if not wanted:
         raise UsageError(f"There is no run in {runs_folder(workspace)}.", "First run: quarry eval")
     first = open_run(workspace, baseline, REPORT_COLUMNS) if baseline else None
@@ -55,8 +61,10 @@ def open_runs(workspace: Path, names: Sequence[str], baseline: str | None) -> li
 def survey(runs: Sequence[KeptRun], plan: Plan | None = None) -> dict[str, Any]:
     """Returns the document of a report; the first run is the baseline. Raises what `compare` raises.
 
-    comparison: the document of `compare`. runs: each run's own account of itself. curves: means at more cutoffs.
-    languages, corpus_chunks, gold_units: the same means by group. failures: queries and units by outcome.
+    comparison: the document of `compare`. runs: each run's own account of itself. averages: of each run the macro means
+    by task, repo and language, pooled recall, and essential_recall with the number of queries that it is over. curves:
+    means at more cutoffs. languages, corpus_chunks, gold_units: the same means by group. failures: queries and units by
+    outcome.
     """
     plan = plan or Plan()
     comparison = compare_runs(runs, plan)
@@ -67,6 +75,9 @@ def survey(runs: Sequence[KeptRun], plan: Plan | None = None) -> dict[str, Any]:
     return {
         "comparison": comparison,
         "runs": [_account(run) for run in runs],
+        "averages": [
+            {"run_id": run.run_id} | _averages(table, own) for run, table, own in zip(runs, rows, units, strict=True)
+        ],
         "curves": [_curve(run, own, _reach(runs)) for run, own in zip(runs, units, strict=True)],
         "languages": groups.by(languages, sorted(set(languages))),
         "corpus_chunks": groups.by_size(rows[0]["corpus_chunks"].to_pylist(), measures.CORPUS_CHUNKS),
@@ -92,6 +103,24 @@ def _account(run: KeptRun) -> dict[str, Any]:
         "model_settings": run.result.get("settings", {}).get("model"),
         "macro": {level: run.result.get("rollup", {}).get(level) for level in ("task", "repo", "language")},
         "pooled": run.result.get("pooled"),
+    }
+
+
+def _averages(rows: pa.Table, units: measures.Judged) -> dict[str, Any]:
+    """The other means of the same queries."""
+    wanted = [f"{family}@{k}" for family in ("recall", "all_gold") for k in measures.CUTOFFS]
+    columns = (rows[name].to_pylist() for name in ("query_id", "repo", "task_id", "language"))
+    queries = [
+        measures.QueryRanks(query, repo, task, language, (), (), 0)
+        for query, repo, task, language in zip(*columns, strict=True)
+    ]
+    levels = measures.rollup(queries, measures.per_query(units, wanted))
+    essential = measures.per_query(units, [f"essential_recall@{k}" for k in measures.CUTOFFS])
+    return {
+        "macro": {level: measures.macro(levels, level) for level in ("task", "repo", "language")},
+        "pooled": measures.pooled_recall(units),
+        "essential": measures.micro(essential),
+        "essential_queries": int((units.count(units.grades == measures.ESSENTIAL) > 0).sum()),
     }
 
 
