@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from email.utils import formatdate
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,10 +15,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from quarry_harness.errors import EnvironmentProblem, UsageError
+from quarry_harness.models import Plan
 from quarry_harness.models.api import ApiEmbedder
 from quarry_harness.models.client import Patience, checked_url
 from quarry_harness.models.embedders import OutOfMemory
+from quarry_harness.models.embedding import count_cut, embed_missing, plan
 from quarry_harness.models.registry import Limits, Model, Options, find
+from quarry_harness.vectors import VectorStore
 
 TEXTS = ["def add(a, b): return a + b", "größer", "", "x" * 500, "SELECT 1"]
 
@@ -275,9 +279,10 @@ def test_a_request_that_is_too_large_asks_for_a_smaller_batch(entry: Any) -> Non
 def test_voyage_gets_its_own_fields_and_adds_its_own_prompt() -> None:
     with EmbeddingServer() as server:
         settings = {"kind": "voyage", "server_truncates_vectors": True}
-        np.testing.assert_allclose(embed(server.url, ["q"], "query", **settings), expected(["q"], "query"), atol=1e-7)
-        np.testing.assert_allclose(embed(server.url, ["q"], **settings), expected(["q"], "document"), atol=1e-7)
-        embed(server.url, ["q"], truncate="client", **settings)
+        for role in ("query", "document"):
+            vectors = embed(server.url, ["q"], role, truncate="server", **settings)
+            np.testing.assert_allclose(vectors, expected(["q"], role), atol=1e-7)
+        embed(server.url, ["q"], **settings)
         assert server.requests[0] == {
             "model": "m-1",
             "input": ["q"],
@@ -357,3 +362,62 @@ def test_planning_needs_no_key(monkeypatch: pytest.MonkeyPatch) -> None:
     assert embedder.count_tokens(embedder.prepare(["x" * 9], "query")).tolist() == [3]
     with pytest.raises(EnvironmentProblem, match="VOYAGE_API_KEY is not set"):
         embedder.embed(["x"], "query")
+
+
+def word_tokenizer(folder: Path) -> str:
+    """Saves a tokenizer of whole words in a folder, and returns the folder."""
+    tokenizers = pytest.importorskip("tokenizers")
+    tokenizer = tokenizers.Tokenizer(tokenizers.models.WordLevel({"[UNK]": 0}, unk_token="[UNK]"))
+    tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.WhitespaceSplit()
+    tokenizer.save(str(folder / "tokenizer.json"))
+    return str(folder)
+
+
+def in_a_store(root: Path, model: Model, texts: list[str]) -> tuple[Plan, int]:
+    """What is planned for these documents, and how many were cut, after embedding them."""
+    embedder = ApiEmbedder(model)
+    with VectorStore(root, embedder.describe(), embedder.dimension, "float32") as store:
+        planned = plan(embedder, texts, "document", store, set())
+        rows = embed_missing(embedder, texts, "document", store, lambda *_: None)
+        return planned, count_cut(embedder, store, rows)
+
+
+def test_what_the_user_wants_cut_is_cut_before_it_is_sent(tmp_path: Path) -> None:
+    texts = ["one two three four five", "one two"]
+    with EmbeddingServer() as server:
+        model = model_at(server.url, max_tokens=3, tokenizer=word_tokenizer(tmp_path))
+        planned, cut = in_a_store(tmp_path / "vectors", model, texts)
+        assert server.requests[0]["input"] == ["one two three", "one two"]
+    assert (planned.tokens, planned.cut, cut) == (5, 1, 1)
+
+
+def test_a_text_that_nobody_can_cut_is_refused_and_not_sent_whole_as_if_it_were_cut(tmp_path: Path) -> None:
+    # By the estimate "x" * 30 has ten tokens.
+    with EmbeddingServer() as server:
+        model = model_at(server.url, max_tokens=9)
+        with pytest.raises(
+            EnvironmentProblem, match=r"1 of 2 texts .* 9 tokens .*'src/a.py/f x+' \(1\d tokens"
+        ) as raised:
+            in_a_store(tmp_path, model, ["src/a.py/f " + "x" * 30, "short"])
+        assert server.requests == []
+        assert "quarry-harness[api]" in raised.value.hint
+        planned, cut = in_a_store(tmp_path, model, ["x" * 27, "short"])
+        assert (planned.cut, cut, len(server.requests)) == (0, 0, 1)
+
+
+def test_what_a_server_cuts_is_counted_as_it_is_sent(tmp_path: Path) -> None:
+    with EmbeddingServer() as server:
+        model = model_at(server.url, max_tokens=9, truncate="server")
+        planned, cut = in_a_store(tmp_path, model, ["x" * 30])
+    assert (planned.tokens, planned.cut, cut) == (10, 1, 1)
+
+
+def test_a_limit_of_the_user_s_own_is_no_server_s_limit() -> None:
+    assert ApiEmbedder(find("voyage-code-3")).cuts == "server"
+    assert ApiEmbedder(find("voyage-code-3", Options(max_tokens=32000))).cuts == "server"
+    asked = find("voyage-code-3", Options(max_tokens=512))
+    assert (asked.max_tokens, ApiEmbedder(asked).cuts) != (512, "server")
+    unlike = {json.dumps(ApiEmbedder(replace(asked, truncate=by)).describe()) for by in ("server", "client")}
+    assert len(unlike) == 2  # other vectors, another store
+    served = find("swerank-small", Options(base_url="http://127.0.0.1:9/v1"))
+    assert served.tokenizer == "Salesforce/SweRankEmbed-Small"

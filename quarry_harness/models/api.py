@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from quarry_harness.errors import EnvironmentProblem, UsageError
 from quarry_harness.models.client import Client, Clock, Patience, RequestTooLargeError, checked_url
-from quarry_harness.models.embedders import OutOfMemory, unit_length
+from quarry_harness.models.embedders import HERE, NOBODY, SERVER, OutOfMemory, unit_length
 from quarry_harness.models.registry import Model
 from quarry_harness.models.tokens import EXACT, counter_for
 
@@ -47,6 +47,8 @@ class ApiEmbedder:
         self.limits = model.limits
         self.similarity = model.similarity
         self.token_count = self._counter.how
+        here = HERE if self.token_count == EXACT else NOBODY
+        self.cuts = SERVER if model.truncate == "server" else here
 
     def describe(self) -> dict[str, object]:
         """Returns everything that could change a vector, as far as a server's user can know it."""
@@ -57,6 +59,7 @@ class ApiEmbedder:
             "base_url": self._base_url,
             "dimension": self.dimension,
             "max_tokens": self.max_tokens,
+            "cut_by": "server" if self.cuts == SERVER else f"tokenizer {self._model.tokenizer}".strip(),
             "query_prompt": self._prompts["query"],
             "document_prompt": self._prompts["document"],
             "input_type": self._model.kind == "voyage",
@@ -77,13 +80,12 @@ class ApiEmbedder:
         """Returns vectors of shape (texts, dimension): of length 1 for cosine, as the server gives them for dot."""
         texts = list(prepared)
         counts = self.count_tokens(texts)
-        if self._model.truncate == "client" and self.max_tokens:
+        if self.cuts == HERE and self.max_tokens:
             texts = [
                 self._counter.cut(text, self.max_tokens) if count > self.max_tokens else text
                 for text, count in zip(texts, counts, strict=True)
             ]
-            if self.token_count == EXACT:
-                counts = np.minimum(counts, self.max_tokens)
+            counts = np.minimum(counts, self.max_tokens)
         parts = [self._request(texts[at], int(counts[at].sum()), role) for at in self._requests(counts)]
         vectors = np.concatenate(parts)[:, : self.dimension]
         return unit_length(vectors) if self.similarity == "cosine" else vectors

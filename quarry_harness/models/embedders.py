@@ -18,6 +18,9 @@ from quarry_harness.errors import EnvironmentProblem, UsageError
 from quarry_harness.models.registry import API_KINDS, EXTRAS, Limits, Model
 
 ROLES = ("query", "document")
+# Who cuts a text that is longer than max_tokens. SERVER: it is sent whole. NOBODY: its tokenizer is not on this
+# machine, so where to cut is not known, and it is not sent at all.
+HERE, SERVER, NOBODY = CUTS = ("here", "server", "nobody")
 
 
 class OutOfMemory(Exception):
@@ -29,6 +32,7 @@ class Embedder(Protocol):
 
     dimension: int
     max_tokens: int  # longer texts are cut; 0: no limit
+    cuts: str  # who cuts them: one of CUTS
     limits: Limits  # of one batch
     similarity: str  # "cosine", and then vectors have length 1, or "dot"
 

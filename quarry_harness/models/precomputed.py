@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quarry_harness.errors import InvalidInputError
-from quarry_harness.models.embedders import unit_length
+from quarry_harness.models.embedders import HERE, unit_length
 from quarry_harness.models.registry import Model
 from quarry_harness.models.tokens import Estimate
 
@@ -25,6 +25,7 @@ class PrecomputedVectors:
 
     token_count = Estimate.how
     max_tokens = 0
+    cuts = HERE
 
     def __init__(self, model: Model) -> None:
         self._model = model

@@ -36,7 +36,7 @@ _TAKES: Mapping[str, tuple[str, ...]] = {
     "precomputed": ("dimension",),
 }
 _SERVABLE = ("static", "sentence-transformers", *API_KINDS)
-_CHOICES = {"kind": KINDS, "similarity": ("cosine", "dot"), "truncate": ("server", "client"), "dtype": DTYPES}
+_CHOICES = {"kind": KINDS, "similarity": ("cosine", "dot"), "truncate": ("client", "server"), "dtype": DTYPES}
 _OWN = (
     "Your own: a TOML file, a folder, OWNER/NAME of the hub, a .parquet or .npy file of vectors,"
     " or any name with --base-url."
@@ -92,7 +92,7 @@ class Model:
     base_url: str = ""
     key_env: str = ""
     tokenizer: str = ""  # "tiktoken:ENCODING", or a hub id or folder that has a tokenizer.json
-    truncate: str = "server"  # who cuts a text that is too long for an API
+    truncate: str = "client"  # who cuts a text for an API that is longer than max_tokens; "server": it does, there
     server_truncates_vectors: bool = False  # the API gives another dimension on request; else it is cut here
     limits: Limits = Limits()
     timeout_s: float = 300.0
@@ -227,7 +227,8 @@ def _from_file(path: Path) -> Model:
     model = _model(table, str(path))
     prompts = {"query": model.query_prompt, "document": model.document_prompt}
     asked = {role: text for role, text in prompts.items() if text is not None}
-    return replace(model, model=_beside(model.model, path), ids=_beside(model.ids, path), asked=asked)
+    weights, ids, tokenizer = (_beside(name, path) for name in (model.model, model.ids, model.tokenizer))
+    return replace(model, model=weights, ids=ids, tokenizer=tokenizer, asked=asked)
 
 
 def _beside(name: str, file: Path) -> str:
@@ -293,6 +294,8 @@ def _with_options(model: Model, options: Options) -> Model:
     prompts = {"query": options.query_prompt, "document": options.document_prompt}
     asked = dict(model.asked) | {role: text for role, text in prompts.items() if text is not None}
     model = replace(model, asked=asked)
+    if options.max_tokens not in (None, model.max_tokens):
+        model = replace(model, truncate="client")  # a server cuts at its own limit, and not at the user's
     for name in ("key_env", "dtype", "max_tokens", "revision", "trust_remote_code"):
         value = getattr(options, name)
         if value is not None:
@@ -310,7 +313,8 @@ def _served(model: Model, base_url: str) -> Model:
         return replace(model, base_url=base_url, key_env="")
     limits = model.limits if model.kind in API_KINDS else _LIMITS["openai"]
     kind = model.kind if model.kind in API_KINDS else "openai"
-    return replace(model, kind=kind, base_url=base_url, key_env="", limits=limits)
+    tokenizer = model.tokenizer or model.model
+    return replace(model, kind=kind, base_url=base_url, key_env="", limits=limits, tokenizer=tokenizer)
 
 
 def _with_dimension(model: Model, asked: int | None) -> Model:
