@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import replace
 from email.utils import formatdate
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +17,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from quarry_harness.errors import EnvironmentProblem, UsageError
-from quarry_harness.models import Plan
+from quarry_harness.models import Choice, Plan, models_of
 from quarry_harness.models.api import ApiEmbedder
 from quarry_harness.models.client import Patience, checked_url
 from quarry_harness.models.embedders import OutOfMemory
-from quarry_harness.models.embedding import count_cut, embed_missing, plan
+from quarry_harness.models.embedding import Allowance, count_cut, embed_missing, plan
 from quarry_harness.models.registry import Limits, Model, Options, find
 from quarry_harness.vectors import VectorStore
 
@@ -421,3 +423,53 @@ def test_a_limit_of_the_user_s_own_is_no_server_s_limit() -> None:
     assert len(unlike) == 2  # other vectors, another store
     served = find("swerank-small", Options(base_url="http://127.0.0.1:9/v1"))
     assert served.tokenizer == "Salesforce/SweRankEmbed-Small"
+
+
+def test_another_tokenizer_cuts_elsewhere_and_so_is_another_store(tmp_path: Path) -> None:
+    def identity() -> dict[str, object]:
+        model = model_at("http://127.0.0.1:9/v1", max_tokens=3, tokenizer=word_tokenizer(tmp_path))
+        return ApiEmbedder(model).describe()
+
+    first = identity()
+    file = tmp_path / "tokenizer.json"
+    assert identity() == first
+    file.write_text(file.read_text() + "\n")
+    changed = ApiEmbedder(model_at("http://127.0.0.1:9/v1", max_tokens=3, tokenizer=str(tmp_path))).describe()
+    assert changed != first
+
+
+@pytest.mark.parametrize(
+    ("script", "paid"),
+    [
+        ([None], 0),
+        (["cut", "noise", None], 2),
+        ([missing_item, None], 1),
+        (["drop", None], 1),
+        ([("slow", 0.6), None], 1),
+        ([error(429, "slow down"), error(500, "oops"), None], 0),
+    ],
+    ids=str,
+)
+def test_what_is_asked_again_after_an_answer_that_may_cost_is_paid_again(script: list[Any], paid: int) -> None:
+    told: list[int] = []
+    with EmbeddingServer(script) as server:
+        model = model_at(server.url, timeout_s=0.3)
+        ApiEmbedder(model, clock=FakeClock(), pay_again=told.append).embed(["x" * 9, "y" * 9], "document")
+    assert told == [6] * paid
+
+
+def test_broken_answers_do_not_lead_beyond_the_allowance(tmp_path: Path) -> None:
+    # Three tokens a request at a dollar a token; every answer breaks off.
+    spend = partial(Allowance(7).spend, 1_000_000)
+    with EmbeddingServer(["cut"] * 9) as server:
+        embedder = ApiEmbedder(model_at(server.url), clock=FakeClock(), pay_again=spend)
+        store = VectorStore(tmp_path, embedder.describe(), embedder.dimension, "float32")
+        with store, pytest.raises(EnvironmentProblem, match=r"exceed --max-cost 7 \(\$1.0000 is left\)"):
+            embed_missing(embedder, ["x" * 9], "document", store, lambda *_: None, spend)
+        assert len(server.requests) == 2
+
+
+@pytest.mark.parametrize("cost", [math.nan, math.inf, -1.0])
+def test_an_allowance_that_is_no_sum_of_money_is_refused(cost: float) -> None:
+    with pytest.raises(UsageError, match="--max-cost"):
+        models_of(Choice("voyage-code-3", max_cost_usd=cost))

@@ -8,10 +8,12 @@ the server adds its own prompt) and `truncation`.
 from __future__ import annotations
 
 import base64
+import hashlib
 import math
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -28,16 +30,24 @@ class ApiEmbedder:
     """A model behind HTTP. Raises UsageError where its server or its dimension is not told.
 
     The key is looked for with the first request: what only plans, or finds all vectors stored, needs none.
+    pay_again is told of the tokens of each attempt behind a request's first that may cost; it may refuse by raising.
     """
 
-    def __init__(self, model: Model, *, patience: Patience | None = None, clock: Clock | None = None) -> None:
+    def __init__(
+        self,
+        model: Model,
+        *,
+        patience: Patience | None = None,
+        clock: Clock | None = None,
+        pay_again: Callable[[int], None] | None = None,
+    ) -> None:
         if not model.base_url:
             raise UsageError(f"{model.name}: no server is named.", "Give its address: --base-url URL")
         if not model.dimension:
             raise UsageError(f"{model.name}: the dimension of its vectors is not told.", "Give it: --dimension N")
         self._model = model
         self._base_url = checked_url(model.base_url)
-        self._patience, self._clock = patience, clock
+        self._patience, self._clock, self._pay_again = patience, clock, pay_again
         self._counter = counter_for(model.tokenizer)
         self._prompts = {role: model.prompt(role, {}) for role in ("query", "document")}
         self.dimension = model.output_dimension or model.dimension
@@ -59,7 +69,7 @@ class ApiEmbedder:
             "base_url": self._base_url,
             "dimension": self.dimension,
             "max_tokens": self.max_tokens,
-            "cut_by": "server" if self.cuts == SERVER else f"tokenizer {self._model.tokenizer}".strip(),
+            "cut_by": "server" if self.cuts == SERVER else _identity_of(self._model.tokenizer),
             "query_prompt": self._prompts["query"],
             "document_prompt": self._prompts["document"],
             "input_type": self._model.kind == "voyage",
@@ -101,6 +111,7 @@ class ApiEmbedder:
             timeout_s=self._model.timeout_s,
             patience=self._patience,
             clock=self._clock,
+            pay_again=self._pay_again,
         )
 
     def _requests(self, counts: NDArray[np.int64]) -> Iterator[slice]:
@@ -134,6 +145,14 @@ class ApiEmbedder:
                 "Without its tokenizer on this machine a text cannot be cut here: docs/models.md says how to get it.",
             ) from None
         return vectors
+
+
+def _identity_of(tokenizer: str) -> str:
+    """A tokenizer's name; of a folder, the digest of its file."""
+    file = Path(tokenizer, "tokenizer.json")
+    if not tokenizer or not file.is_file():
+        return f"tokenizer {tokenizer}".strip()
+    return f"tokenizer sha256:{hashlib.sha256(file.read_bytes()).hexdigest()}"
 
 
 def _key(model: Model) -> str:

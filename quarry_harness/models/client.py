@@ -76,12 +76,16 @@ class RequestTooLargeError(Exception):
 
 
 class _AgainError(Exception):
-    """A failure that another attempt may mend; `hint_s`: the wait that the server asks for."""
+    """A failure that another attempt may mend.
 
-    def __init__(self, reason: str, *, hint_s: float = 0.0, nobody_home: bool = False) -> None:
+    hint_s: the wait that the server asks for. paid: the request had arrived and was not refused.
+    """
+
+    def __init__(self, reason: str, *, hint_s: float = 0.0, nobody_home: bool = False, paid: bool = False) -> None:
         super().__init__(reason)
         self.hint_s = hint_s
         self.nobody_home = nobody_home
+        self.paid = paid
 
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):
@@ -92,7 +96,8 @@ class _NoRedirect(urllib.request.HTTPRedirectHandler):
 class Client:
     """Posts JSON to one server at a checked_url.
 
-    `who` names the model in messages, `key_env` the variable that the key came from.
+    `who` names the model in messages, `key_env` the variable that the key came from. `pay_again` is told of the tokens
+    of a request before it is sent once more after an attempt that may cost; it may refuse by raising.
     """
 
     def __init__(
@@ -106,6 +111,7 @@ class Client:
         timeout_s: float = 300.0,
         patience: Patience | None = None,
         clock: Clock | None = None,
+        pay_again: Callable[[int], None] | None = None,
     ) -> None:
         self.base_url = base_url
         self._who = who
@@ -115,6 +121,7 @@ class Client:
         self._timeout_s = timeout_s
         self._patience = patience or Patience()
         self._clock = clock or RealClock()
+        self._pay_again = pay_again
         self._answered = False
         self._sent: deque[tuple[float, int]] = deque()  # when, and tokens, of the last minute's requests
         self._open = urllib.request.build_opener(_NoRedirect).open
@@ -132,7 +139,7 @@ class Client:
                 return accept(self._ask(path, document))
             except ValueError as error:
                 spoiled += 1
-                reason, problem = f"the answer is not usable: {error}", _AgainError("")
+                reason, problem = f"the answer is not usable: {error}", _AgainError("", paid=True)
                 last = spoiled > 1
             except _AgainError as error:
                 reason, problem = str(error), error
@@ -140,6 +147,8 @@ class Client:
             wait = self._wait(attempt, problem.hint_s)
             if last or problem.hint_s > self._patience.longest_hint_s:
                 break
+            if problem.paid and self._pay_again is not None:
+                self._pay_again(tokens)
             self._clock.sleep(wait)
         asked = f" It asks for a wait of {problem.hint_s:.0f} s." if problem.hint_s else ""
         raise EnvironmentProblem(
@@ -189,12 +198,14 @@ class Client:
         except urllib.error.URLError as error:
             raise self._unreachable(error.reason) from None
         except (OSError, http.client.HTTPException) as error:
-            raise self._unreachable(error) from None
+            # The request has been sent: a failure until then is a URLError.
+            raise self._unreachable(error, paid=True) from None
         self._answered = True
         try:
             return json.loads(data)
         except ValueError:
-            raise _AgainError(f"the answer is no JSON: {self._clean(data[:200].decode('utf-8', 'replace'))}") from None
+            start = self._clean(data[:200].decode("utf-8", "replace"))
+            raise _AgainError(f"the answer is no JSON: {start}", paid=True) from None
 
     def _read(self, response: Any) -> bytes:
         """The whole answer, within the time and the size that an answer may have."""
@@ -210,10 +221,10 @@ class Client:
                 raise TimeoutError("the answer takes too long")
         expected = response.headers.get("Content-Length")
         if expected is not None and expected.isdigit() and size < int(expected):
-            raise _AgainError("the connection broke off in the middle of the answer")
+            raise _AgainError("the connection broke off in the middle of the answer", paid=True)
         return b"".join(parts)
 
-    def _unreachable(self, reason: object) -> Exception:
+    def _unreachable(self, reason: object, *, paid: bool = False) -> Exception:
         """What a failure below HTTP means."""
         if isinstance(reason, ssl.SSLCertVerificationError):
             return EnvironmentProblem(
@@ -221,11 +232,11 @@ class Client:
                 "Set SSL_CERT_FILE to your own authority's file, if it is one.",
             )
         if isinstance(reason, TimeoutError):
-            return _AgainError(f"no answer within {self._timeout_s:g} s", nobody_home=True)
+            return _AgainError(f"no answer within {self._timeout_s:g} s", nobody_home=True, paid=paid)
         # Refused, unknown or unroutable at once; not a connection that was there and broke.
         broke = isinstance(reason, ConnectionResetError | BrokenPipeError | http.client.HTTPException)
         words = self._clean(str(reason)) or type(reason).__name__
-        return _AgainError(f"the connection failed: {words}", nobody_home=not broke)
+        return _AgainError(f"the connection failed: {words}", nobody_home=not broke, paid=paid)
 
     def _refusal(self, status: int, headers: Message, body: bytes) -> Exception:  # noqa: PLR0911 a status a line
         """What a status that is not 200 means."""

@@ -6,7 +6,7 @@ Heavy packages are imported where a model is opened; whether it can be opened is
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple, Protocol
@@ -57,9 +57,10 @@ class Embedder(Protocol):
         """
 
 
-def open_embedder(model: Model) -> Embedder:
+def open_embedder(model: Model, pay_again: Callable[[int], None] | None = None) -> Embedder:
     """Returns the model ready to embed; weights are loaded when the first text is.
 
+    pay_again: told of the tokens of what is sent once more after an attempt that may cost; may refuse by raising.
     Raises EnvironmentProblem where a package, a key or the model is not to be had, UsageError for a model that gives
     no vectors.
     """
@@ -75,7 +76,7 @@ def open_embedder(model: Model) -> Embedder:
     if model.kind in API_KINDS:
         from quarry_harness.models.api import ApiEmbedder
 
-        return ApiEmbedder(model)
+        return ApiEmbedder(model, pay_again=pay_again)
     if model.kind == "precomputed":
         from quarry_harness.models.precomputed import PrecomputedVectors
 
