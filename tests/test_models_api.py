@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from embedding_server import KEY, NATIVE_DIMENSION, EmbeddingServer, vector_of
+from embedding_server import KEY, NATIVE_DIMENSION, EmbeddingServer, send, vector_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -127,9 +127,10 @@ def test_a_disturbed_server_gives_the_same_vectors(script: list[Any]) -> None:
         (error(429, "You exceeded your current quota", "insufficient_quota"), "exceeded your current quota", "credit"),
         (error(402, "pay first"), "says 402", "credit"),
         (error(400, "content was refused by the policy"), "refused by the policy", "another attempt would not"),
+        (error(422, "input exceeds the limits of our content policy"), "text, the document 'one'", "refuses this text"),
         (error(307, "", location="http://127.0.0.1:1/steal"), "redirects to http://127.0.0.1", "own address"),
         (error(429, "tomorrow", Retry_After="90000"), "asks for a wait of 90000 s", "the same command goes on"),
-        (error(400, "maximum context length is 8191 tokens"), "one text of", "tokenizer"),
+        (error(400, "maximum context length is 8191 tokens"), "one text, the document 'one'", "--max-tokens"),
     ],
     ids=lambda value: str(value)[:20] if not isinstance(value, tuple) else str(value[0]),
 )
@@ -193,8 +194,14 @@ def test_waits_double_up_to_the_longest_and_come_to_an_end() -> None:
     assert clock.waits == [0.75, 1.5, 3.0, 3.0, 3.0]
 
 
+def number_too_large(answer: Any) -> Any:
+    answer["data"][0]["embedding"][0] = 10**400
+    return answer
+
+
 @pytest.mark.parametrize(
-    "change", [wrong_dimension, missing_item, twice_the_same, lambda answer: [], lambda answer: {}]
+    "change",
+    [wrong_dimension, missing_item, twice_the_same, number_too_large, lambda answer: [], lambda answer: {}],
 )
 def test_an_unusable_answer_is_paid_for_twice_and_not_more(change: Any) -> None:
     with EmbeddingServer([change] * 5) as server:
@@ -473,3 +480,42 @@ def test_broken_answers_do_not_lead_beyond_the_allowance(tmp_path: Path) -> None
 def test_an_allowance_that_is_no_sum_of_money_is_refused(cost: float) -> None:
     with pytest.raises(UsageError, match="--max-cost"):
         models_of(Choice("voyage-code-3", max_cost_usd=cost))
+
+
+def test_an_answer_that_is_nested_without_end_is_no_json() -> None:
+    class Nested(EmbeddingServer):
+        def answer(self, handler: Any, body: Any) -> None:
+            send(handler, 200 if len(self.requests) < 3 else 500, {}, b"[" * 200_000)
+
+    with Nested() as server:
+        embedder = ApiEmbedder(model_at(server.url), clock=FakeClock(), patience=Patience(attempts=3))
+        with pytest.raises(EnvironmentProblem, match="says 500"):
+            embedder.embed(["a"], "query")
+
+
+def test_the_text_that_a_server_refuses_is_found_and_named(tmp_path: Path) -> None:
+    class Strict(EmbeddingServer):
+        def answer(self, handler: Any, body: Any) -> None:
+            if any("forbidden" in text for text in body["input"]):
+                self.script.insert(0, error(400, "the content is not wanted here"))
+            super().answer(handler, body)
+
+    texts = [f"src/f{i}.py:f{i}\n{'forbidden' if i == 5 else 'welcome, and longer'} text" for i in range(8)]
+    with Strict() as server:
+        embedder = ApiEmbedder(model_at(server.url, document_prompt="passage: "), clock=FakeClock())
+        with VectorStore(tmp_path, embedder.describe(), embedder.dimension, "float32") as store:
+            with pytest.raises(EnvironmentProblem, match=r"not wanted here.*the document 'src/f5.py:f5'"):
+                embed_missing(embedder, texts, "document", store, lambda *_: None)
+            assert len(store) == 7
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("number", [math.inf, 1e300, math.nan])
+def test_a_vector_with_an_infinite_number_is_refused_without_a_warning(number: float, tmp_path: Path) -> None:
+    def infinite(answer: Any) -> Any:
+        answer["data"][0]["embedding"][0] = number
+        return answer
+
+    for similarity in ("cosine", "dot"):
+        with EmbeddingServer([infinite]) as server, pytest.raises(EnvironmentProblem, match="NaN or infinite"):
+            in_a_store(tmp_path, model_at(server.url, similarity=similarity), ["a"])

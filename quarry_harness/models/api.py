@@ -20,8 +20,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quarry_harness.errors import EnvironmentProblem, UsageError
-from quarry_harness.models.client import Client, Clock, Patience, RequestTooLargeError, checked_url
-from quarry_harness.models.embedders import HERE, NOBODY, SERVER, OutOfMemory, unit_length
+from quarry_harness.models.client import Client, Clock, Patience, RefusedError, checked_url
+from quarry_harness.models.embedders import HERE, NOBODY, SERVER, OutOfMemory, text_name, unit_length
 from quarry_harness.models.registry import Model
 from quarry_harness.models.tokens import EXACT, counter_for
 
@@ -137,12 +137,16 @@ class ApiEmbedder:
             vectors: NDArray[np.float32] = self._client.post(
                 "embeddings", document, tokens, lambda answer: _vectors(answer, len(texts), self._sent_dimension)
             )
-        except RequestTooLargeError as error:
-            if len(texts) > 1:
+        except RefusedError as error:
+            if len(texts) > 1:  # which of them it was, a smaller request tells
                 raise OutOfMemory(str(error)) from None
+            own = texts[0].removeprefix(self._prompts[role])
+            too_large = "It is longer than the server takes; --max-tokens cuts it, docs/models.md says how."
             raise EnvironmentProblem(
-                f"{error} (one text of {tokens} tokens, {self.token_count}; the model takes {self.max_tokens or '?'})",
-                "Without its tokenizer on this machine a text cannot be cut here: docs/models.md says how to get it.",
+                f"{error} It was sent one text, {text_name(own, role)} ({tokens} tokens, {self.token_count}).",
+                too_large
+                if error.too_large
+                else "The server refuses this text; another attempt would not change that.",
             ) from None
         return vectors
 
@@ -193,8 +197,9 @@ def _vectors(answer: Any, count: int, dimension: int) -> NDArray[np.float32]:
 def _vector(given: Any) -> NDArray[np.float32]:
     """A vector from a list of numbers, or from base64 of little-endian float32."""
     try:
-        if isinstance(given, str):
-            return np.frombuffer(base64.b64decode(given, validate=True), dtype="<f4").astype(np.float32)
-        return np.array(given, dtype=np.float32)
-    except (ValueError, TypeError):
+        with np.errstate(over="ignore", invalid="ignore"):  # NaN and infinity are refused later, with the text's name
+            if isinstance(given, str):
+                return np.frombuffer(base64.b64decode(given, validate=True), dtype="<f4").astype(np.float32)
+            return np.array(given, dtype=np.float32)
+    except (ValueError, TypeError, OverflowError):
         raise ValueError("a vector is not a list of numbers") from None

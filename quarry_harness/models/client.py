@@ -71,8 +71,12 @@ class Patience:
 MAX_ANSWER_BYTES = 1 << 30
 
 
-class RequestTooLargeError(Exception):
-    """The server says that the request holds too much."""
+class RefusedError(Exception):
+    """The server refuses what the request holds: too much of it, or a text; `too_large` is whether it says too much."""
+
+    def __init__(self, message: str, *, too_large: bool) -> None:
+        super().__init__(message)
+        self.too_large = too_large
 
 
 class _AgainError(Exception):
@@ -130,7 +134,7 @@ class Client:
         """Returns what `accept` makes of the answer to a request of about so many tokens.
 
         accept: raises ValueError for an answer that is not what was asked for; it is asked for once more, and then
-        the work ends. Raises RequestTooLargeError, and EnvironmentProblem where trying again does not help.
+        the work ends. Raises RefusedError, and EnvironmentProblem where trying again does not help.
         """
         spoiled = 0
         for attempt in range(1, self._patience.attempts + 1):
@@ -203,7 +207,7 @@ class Client:
         self._answered = True
         try:
             return json.loads(data)
-        except ValueError:
+        except (ValueError, RecursionError):
             start = self._clean(data[:200].decode("utf-8", "replace"))
             raise _AgainError(f"the answer is no JSON: {start}", paid=True) from None
 
@@ -257,8 +261,8 @@ class Client:
             return EnvironmentProblem(what, "The account's quota or credit is spent; what is embedded already is kept.")
         if status == 404:
             return EnvironmentProblem(what, "Check the model's name and the base URL (it usually ends with /v1).")
-        if status == 413 or (status in (400, 422) and _is_about_size(said)):
-            return RequestTooLargeError(what)
+        if status in (400, 413, 422):
+            return RefusedError(what, too_large=status == 413 or _is_about_size(said))
         if status in (408, 409, 425, 429) or status >= 500:
             return _AgainError(f"the server says {status}: {self._clean(said)}", hint_s=self._hint(headers))
         return EnvironmentProblem(what, "The server refuses this request; another attempt would not change that.")
@@ -315,7 +319,7 @@ def _error_of(body: bytes) -> tuple[str, str]:
     """The words and the code of an error, in the forms that servers use; the bare text where it is no JSON."""
     try:
         document = json.loads(body)
-    except ValueError:
+    except (ValueError, RecursionError):
         return body.decode("utf-8", "replace"), ""
     if not isinstance(document, dict):
         return str(document), ""
@@ -330,5 +334,6 @@ def _is_about_size(words: str) -> bool:
     """Whether a refusal is about how much was sent at once, or about a text that is too long."""
     lower = words.lower()
     much = ("too large", "too many", "too long", "maximum", "exceed", "at most", "limit", "longer than")
-    of = ("token", "batch", "input", "length", "context", "payload", "request")
-    return any(word in lower for word in much) and any(word in lower for word in of)
+    of = ("token", "batch", "length", "context", "payload", "too long", "too large")
+    policy = any(word in lower for word in ("policy", "policies", "safety", "moderation", "filter"))
+    return not policy and any(word in lower for word in much) and any(word in lower for word in of)

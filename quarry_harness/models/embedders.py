@@ -24,7 +24,7 @@ HERE, SERVER, NOBODY = CUTS = ("here", "server", "nobody")
 
 
 class OutOfMemory(Exception):
-    """A batch does not fit, in memory or in a request; half of it may."""
+    """A batch does not fit into memory, or a server refuses it; half of it may do."""
 
 
 class Embedder(Protocol):
@@ -128,4 +128,11 @@ def _cached(model: Model) -> bool:
 def unit_length(vectors: NDArray[np.float32]) -> NDArray[np.float32]:
     """Returns the rows divided by their length; a row of zeros, which has no direction, stays one."""
     lengths = np.linalg.norm(vectors.astype(np.float64), axis=1, keepdims=True)
-    return (vectors / np.where(lengths > 0, lengths, 1.0)).astype(np.float32)
+    with np.errstate(invalid="ignore"):  # what is infinite becomes NaN, and is refused by name
+        return (vectors / np.where(lengths > 0, lengths, 1.0)).astype(np.float32)
+
+
+def text_name(text: str, role: str) -> str:
+    """Returns what a text is called in a message: a document by its first line, which is its path and name."""
+    words = " ".join(text.split("\n", 1)[0].split())
+    return f"the {role} {words[:120]!r}"

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from quarry_harness.errors import EnvironmentProblem, InvalidInputError
 from quarry_harness.models import Plan
-from quarry_harness.models.embedders import NOBODY, SERVER, Embedder, OutOfMemory
+from quarry_harness.models.embedders import NOBODY, SERVER, Embedder, OutOfMemory, text_name
 from quarry_harness.types import Progress
 from quarry_harness.vectors import VectorStore, key_of
 
@@ -106,7 +106,7 @@ def embed_missing(
         except OutOfMemory as error:
             if len(some) == 1:
                 raise EnvironmentProblem(
-                    f"{_name(some[0], role)}: {error}, though it is alone.",
+                    f"{text_name(some[0], role)}: {error}, though it is alone.",
                     "A smaller number of tokens (--max-tokens) or a machine with more memory may do.",
                 ) from error
             budget = len(some) * longest // 2
@@ -151,7 +151,7 @@ def _missing(
         raise EnvironmentProblem(
             f"{embedder.describe().get('name')}: {number} of {len(tokens)} texts may be longer than"
             f" {embedder.max_tokens} tokens and cannot be cut, since the model's tokenizer is not on this machine; the"
-            f" longest is {_name(texts[positions[0]], role)} ({tokens[0]} tokens, {embedder.token_count}).",
+            f" longest is {text_name(texts[positions[0]], role)} ({tokens[0]} tokens, {embedder.token_count}).",
             "Install it: pip install 'quarry-harness[api]', and name the tokenizer in a TOML file of the model"
             " (docs/models.md, A server); or let no limit be set.",
         )
@@ -175,10 +175,10 @@ def _checked(
     if vectors.shape != (len(texts), store.dimension):
         raise EnvironmentProblem(
             f"{name}: vectors of shape {vectors.shape} came back for {len(texts)} texts of {store.dimension} dimensions"
-            f"; the first is {_name(texts[0], role)}.",
+            f"; the first is {text_name(texts[0], role)}.",
             "Check the model's dimension, and that server and model are the ones meant.",
         )
-    with np.errstate(over="ignore"):
+    with np.errstate(over="ignore", invalid="ignore"):
         kept = vectors.astype(store.dtype)
     lengths = np.linalg.norm(vectors.astype(np.float64), axis=1)
     faults = {
@@ -194,13 +194,7 @@ def _checked(
     first = int(np.flatnonzero(bad)[0])
     fault = next(words for words, where in faults.items() if where[first])
     return ~bad, EnvironmentProblem(
-        f"{name}: the vector of {_name(texts[first], role)} cannot be used: {fault}"
+        f"{name}: the vector of {text_name(texts[first], role)} cannot be used: {fault}"
         f" ({np.count_nonzero(bad)} of {len(bad)} in its batch).",
         "The batch's other vectors are kept. Check the model and its dtype; a score would be meaningless.",
     )
-
-
-def _name(text: str, role: str) -> str:
-    """What a text is called in a message: a document by its first line, which is its path and name."""
-    words = " ".join(text.split("\n", 1)[0].split())
-    return f"the {role} {words[:120]!r}"

@@ -30,6 +30,8 @@ class PrecomputedVectors:
     def __init__(self, model: Model) -> None:
         self._model = model
         self._file = Path(model.model)
+        if not self._file.is_file():
+            raise InvalidInputError(f"{self._file}: there is no such file of vectors.")
         ids_file = Path(model.ids) if model.ids else self._file.with_suffix(".ids")
         if self._file.suffix == ".npy":
             ids, self._vectors = _from_npy(self._file, ids_file)
