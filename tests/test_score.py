@@ -15,11 +15,12 @@ from conftest import Ended
 from hypothesis import given
 from hypothesis import strategies as st
 
+from quarry_harness.languages import PROFILES
 from quarry_harness.models import Choice, models_of, name_of
 from quarry_harness.models.fusion import fuse
 from quarry_harness.models.registry import Options
 from quarry_harness.retrieve import Ranking
-from quarry_harness.stages.ranking import EvalQuery, repository_documents
+from quarry_harness.stages.ranking import EvalQuery, Listing, repository_documents
 from quarry_harness.store import Store
 
 Quarry = Callable[..., Ended]
@@ -75,6 +76,25 @@ def test_equal_scores_are_ranked_in_corpus_order(quarry: Quarry, workspace: Path
     assert all(ranking == sorted(ranking) for ranking in found.values())
 
 
+def test_a_constant_scorer_of_another_system_gets_no_credit_either(
+    quarry: Quarry, workspace: Path, tmp_path: Path
+) -> None:
+    rows = lines_of(bm25_run(workspace))
+    query = rows[0][0]
+    with Store.open(workspace) as store:
+        asked = next(q for q in (EvalQuery(*row) for row in store.selected_queries("preimage")) if q.query_id == query)
+        revisions = store.revisions("preimage")
+        (there,) = (r for r in revisions if (r.repo, r.sha) == (asked.repo, asked.revision))
+        store.gather_documents([there.id], PROFILES["quarry"])
+        documents = Listing.of(store.corpus(there.id)).ids
+    every = [[query, "Q0", document, "0", "1", "constant"] for document in documents]
+    done = quarry("score", "--run", write(tmp_path / "constant.trec", every), "-w", workspace, "--json")
+    assert lines_of(Path(done.json["folder"])) == []
+    assert done.json["queries_without_result"] == done.json["queries"]
+    done = quarry("score", "--run", write(tmp_path / "all but one.trec", every[1:]), "-w", workspace, "--json")
+    assert len(lines_of(Path(done.json["folder"]))) == len(documents) - 1
+
+
 def test_scores_keep_the_digits_that_tell_them_apart(quarry: Quarry, workspace: Path, tmp_path: Path) -> None:
     rows = lines_of(bm25_run(workspace))
     query = [row for row in rows if row[0] == rows[0][0]][:3]
@@ -99,6 +119,8 @@ def test_scores_keep_the_digits_that_tell_them_apart(quarry: Quarry, workspace: 
         ),
         ({4: "nan"}, "the score is nan"),
         ({4: "high"}, "not a line of a TREC run"),
+        ({4: "1_0"}, "not a line of a TREC run"),
+        ({4: "\u0661"}, "not a line of a TREC run"),
         ({5: "two words"}, "not a line of a TREC run"),
     ],
 )
