@@ -184,6 +184,15 @@ def test_retry_after_is_honoured_in_seconds_and_as_a_date() -> None:
     assert clock.waits[1] == pytest.approx(40 - 7.5 + 0.5, abs=1.01)
 
 
+def test_a_server_that_always_asks_for_a_second_is_waited_for_as_long_as_a_silent_one() -> None:
+    clock = FakeClock()
+    script = [error(429, "slow down", Retry_After="1")] * 12
+    with EmbeddingServer(script) as server, pytest.raises(EnvironmentProblem, match="at attempt 12"):
+        ApiEmbedder(model_at(server.url), clock=clock).embed(["a"], "query")
+    assert sum(clock.waits) > 7 * 60
+    assert min(clock.waits) >= 1
+
+
 def test_waits_double_up_to_the_longest_and_come_to_an_end() -> None:
     clock = FakeClock()
     patience = Patience(attempts=6, longest_wait_s=4.0)
@@ -519,3 +528,29 @@ def test_a_vector_with_an_infinite_number_is_refused_without_a_warning(number: f
     for similarity in ("cosine", "dot"):
         with EmbeddingServer([infinite]) as server, pytest.raises(EnvironmentProblem, match="NaN or infinite"):
             in_a_store(tmp_path, model_at(server.url, similarity=similarity), ["a"])
+
+
+def test_tokens_that_the_server_counts_beyond_ours_are_paid_before_the_next_request(tmp_path: Path) -> None:
+    # Two texts of three tokens each by the estimate; the server says that each had five.
+    def counted(answer: Any) -> Any:
+        return answer | {"usage": {"total_tokens": 5}}
+
+    texts = ["x" * 9, "y" * 9]
+    spend = partial(Allowance(7).spend, 1_000_000)
+    with EmbeddingServer([counted, counted]) as server:
+        embedder = ApiEmbedder(model_at(server.url, limits=Limits(texts=1)), clock=FakeClock(), pay_again=spend)
+        store = VectorStore(tmp_path, embedder.describe(), embedder.dimension, "float32")
+        with store:
+            with pytest.raises(EnvironmentProblem, match=r"2 tokens, \$2.0000\) would exceed --max-cost 7"):
+                embed_missing(embedder, texts, "document", store, lambda *_: None, spend)
+            assert (len(store), len(server.requests)) == (1, 1)
+
+
+@pytest.mark.parametrize("usage", [None, [], {"total_tokens": "9"}, {"total_tokens": -3}, {"total_tokens": 10**40}])
+def test_a_usage_that_is_none_is_left_alone(usage: Any) -> None:
+    told: list[int] = []
+    with EmbeddingServer([lambda answer: answer | {"usage": usage}] * 2) as server:
+        embedder = ApiEmbedder(model_at(server.url), pay_again=told.append)
+        for _ in range(2):
+            embedder.embed(["a"], "query")
+    assert told == []

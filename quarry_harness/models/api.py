@@ -30,7 +30,8 @@ class ApiEmbedder:
     """A model behind HTTP. Raises UsageError where its server or its dimension is not told.
 
     The key is looked for with the first request: what only plans, or finds all vectors stored, needs none.
-    pay_again is told of the tokens of each attempt behind a request's first that may cost; it may refuse by raising.
+    pay_again is told of the tokens of each attempt behind a request's first that may cost, and of those that the server
+    counted beyond ours in earlier requests; it may refuse by raising.
     """
 
     def __init__(
@@ -48,6 +49,7 @@ class ApiEmbedder:
         self._model = model
         self._base_url = checked_url(model.base_url)
         self._patience, self._clock, self._pay_again = patience, clock, pay_again
+        self._owed = 0  # tokens of earlier requests, above what they were taken for
         self._counter = counter_for(model.tokenizer)
         self._prompts = {role: model.prompt(role, {}) for role in ("query", "document")}
         self.dimension = model.output_dimension or model.dimension
@@ -133,9 +135,16 @@ class ApiEmbedder:
             document["output_dimension"] = self._sent_dimension
         elif self._model.server_truncates_vectors:
             document["dimensions"] = self._sent_dimension
+        client = self._client
+        if self._owed and self._pay_again is not None:
+            owed, self._owed = self._owed, 0
+            self._pay_again(owed)
         try:
-            vectors: NDArray[np.float32] = self._client.post(
-                "embeddings", document, tokens, lambda answer: _vectors(answer, len(texts), self._sent_dimension)
+            vectors, used = client.post(
+                "embeddings",
+                document,
+                tokens,
+                lambda answer: (_vectors(answer, len(texts), self._sent_dimension), _used(answer)),
             )
         except RefusedError as error:
             if len(texts) > 1:  # which of them it was, a smaller request tells
@@ -148,7 +157,9 @@ class ApiEmbedder:
                 if error.too_large
                 else "The server refuses this text; another attempt would not change that.",
             ) from None
-        return vectors
+        self._owed += max(0, used - tokens)
+        found: NDArray[np.float32] = vectors
+        return found
 
 
 def _identity_of(tokenizer: str) -> str:
@@ -192,6 +203,13 @@ def _vectors(answer: Any, count: int, dimension: int) -> NDArray[np.float32]:
     if len(seen) != count:
         raise ValueError(f"{len(seen)} vectors for {count} texts")
     return vectors
+
+
+def _used(answer: Any) -> int:
+    """The tokens that the server says it counted; 0 where it says nothing of the kind."""
+    usage = answer.get("usage")
+    total = usage.get("total_tokens") if isinstance(usage, dict) else None
+    return total if type(total) is int and 0 < total < 2**53 else 0
 
 
 def _vector(given: Any) -> NDArray[np.float32]:

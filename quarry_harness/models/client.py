@@ -164,11 +164,13 @@ class Client:
         return error.nobody_home and not self._answered
 
     def _wait(self, attempt: int, hint_s: float) -> float:
-        """What the server asks for, else twice as long each time; a part of it by chance, so that many do not meet."""
-        if hint_s:
-            return hint_s + self._clock.jitter()
+        """Twice as long each time, and not less than the server asks for; a part by chance, so that many do not meet.
+
+        A server that always asks for a second only would else use up all attempts in a few.
+        """
         longest: float = min(self._patience.longest_wait_s, self._patience.first_wait_s * 2 ** (attempt - 1))
-        return longest * (0.5 + self._clock.jitter() / 2)
+        jitter = self._clock.jitter()
+        return max(longest * (0.5 + jitter / 2), hint_s + jitter if hint_s else 0.0)
 
     def _keep_pace(self, tokens: int) -> None:
         """Waits until a request of so many tokens fits into the minute."""
