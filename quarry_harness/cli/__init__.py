@@ -168,10 +168,12 @@ def _drop_output() -> None:
 
 
 def _tell(message: str, hint: str) -> None:
+    from quarry_harness.report import printable_lines
+
     with suppress(OSError):  # nobody reads; the exit code says it
-        click.echo(f"error: {message}", err=True)
+        click.echo(f"error: {printable_lines(message)}", err=True)
         if hint:
-            click.echo(f"       {hint}", err=True)
+            click.echo(f"       {printable_lines(hint)}", err=True)
 
 
 def _report_bug() -> NoReturn:
