@@ -113,6 +113,14 @@ def test_other_means_are_those_of_the_evaluation(demo_workspace: Path) -> None:
     assert line in evaluation(result)
 
 
+def test_the_text_of_an_evaluation_warns_of_few_tasks(demo_workspace: Path) -> None:
+    """A regression: the interval of one task, 75.0-75.0, was printed like any other."""
+    result = open_runs(demo_workspace, [], None)[0].result
+    assert "too few" not in evaluation(result)
+    few = evaluation(result | {"intervals": result["intervals"] | {"clusters": 1}})
+    assert "only 1 task: too few for intervals and p to be trusted" in few
+
+
 def test_groups_are_in_order_and_leave_out_queries_without_gold(tmp_path: Path) -> None:
     document = made(tmp_path)
     assert [(group["label"], group["queries"], group["tasks"]) for group in document["corpus_chunks"]] == [
