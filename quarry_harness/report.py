@@ -168,13 +168,27 @@ def _accounts(result: Mapping[str, Any]) -> str:
             f"queries without a gold unit: {result['queries_without_gold']} (nothing to find: left out of every mean)"
         )
     for name, counts in result.get("texts", {}).items():
-        lines.append(
-            f"longer than {name} takes, and cut: {counts['documents_cut']} of {counts['documents']} documents,"
-            f" {counts['queries_cut']} of {counts['queries']} queries"
-        )
+        lines.append(f"longer than {name} takes, and cut: {cut_of(counts)}")
     model = result["settings"]["model"]
+    lines += [_reranking(model)] if "reranker" in model else []
     lines += [_setting(part) for part in model.get("parts", [model]) if "dimension" in part]
     return "\n".join(lines)
+
+
+def cut_of(counts: Mapping[str, int]) -> str:
+    """Returns how many texts, or pairs of a query and a document, a model did not see whole, and of how many."""
+    kinds = [kind for kind in ("documents", "queries", "pairs") if kind in counts]
+    return ", ".join(f"{counts[f'{kind}_cut']} of {counts[kind]} {kind}" for kind in kinds)
+
+
+def _reranking(model: Mapping[str, Any]) -> str:
+    """What was re-ranked, and by what."""
+    by = model["reranker"]
+    longest = f", at most {by['max_tokens']} tokens" if by["max_tokens"] else ""
+    return (
+        f"the top {model['top']} of {model['first_stage']['run_id']} re-ranked by {by['name']}:"
+        f" revision {by['revision']}, computed in {by['dtype']}{longest}"
+    )
 
 
 def _setting(model: Mapping[str, Any]) -> str:
@@ -365,7 +379,10 @@ def to_embed(plan: Mapping[str, Any]) -> str:
             f"{row['model']}: {row['texts']} texts to embed, {row['tokens']} tokens{exact}; the longest has"
             f" {row['longest_tokens']}, {row['cut']} would be cut; {cost}"
         )
-    return "\n".join(lines) or "nothing to embed: the model reads words"
+    lines = lines or ["nothing to embed: the model reads words"]
+    if written := plan.get("texts"):
+        lines.append(f"{written['queries']} queries and {written['documents']} documents are in {written['file']}")
+    return "\n".join(lines)
 
 
 def checks(rows: Sequence[Any]) -> str:

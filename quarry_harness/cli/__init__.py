@@ -21,7 +21,7 @@ from quarry_harness import __version__
 from quarry_harness.cli.look import chunks, compare, models, status, verify
 from quarry_harness.cli.options import OK
 from quarry_harness.cli.tell import report, show
-from quarry_harness.cli.work import canonicalize, checkout, chunk, evaluate, fetch, gc, run, score
+from quarry_harness.cli.work import canonicalize, checkout, chunk, evaluate, fetch, gc, rerank, run, score
 from quarry_harness.errors import EnvironmentProblem, QuarryError
 
 BUG = 70
@@ -76,7 +76,7 @@ def cli() -> None:
 
 
 for _command in (
-    *(run, fetch, chunk, canonicalize, evaluate, score, models, compare, report, show),
+    *(run, fetch, chunk, canonicalize, evaluate, score, rerank, models, compare, report, show),
     *(verify, status, chunks, checkout, gc),
 ):
     cli.add_command(_command)

@@ -150,6 +150,17 @@ def source(options: dict[str, Any], *, retry_missing: bool = False) -> Any:
     return source_of(*(options.pop(name) for name in names), retry_missing=retry_missing)
 
 
+_DTYPE = click.option("--dtype", metavar="TYPE", help="What a transformer computes in: float32, bf16 or fp16.")
+_MAX_TOKENS = click.option("--max-tokens", type=click.IntRange(min=1), metavar="N", help="Cut longer texts.")
+_REVISION = click.option("--revision", metavar="SHA", help="A commit of the hub.")
+_TRUST = click.option("--trust-remote-code", is_flag=True, default=None, help="Let a model run its own code.")
+
+
+def transformer_options(command: Command) -> Command:
+    """Adds --dtype, --max-tokens, --revision and --trust-remote-code: passes what registry.Options calls the same."""
+    return _DTYPE(_MAX_TOKENS(_REVISION(_TRUST(command))))
+
+
 def model_options(command: Command) -> Command:
     """Adds --depth, --model and what may be said about a model: passes `depth`, and what `choice` takes."""
     for option in reversed(
@@ -162,12 +173,12 @@ def model_options(command: Command) -> Command:
                 help="A name that `quarry models` lists, a folder, a file, OWNER/NAME of the hub; A+B fuses two.",
             ),
             click.option("--dimension", type=click.IntRange(min=1), metavar="N", help="Keep the first N numbers."),
-            click.option("--dtype", metavar="TYPE", help="What a transformer computes in: float32, bf16 or fp16."),
-            click.option("--max-tokens", type=click.IntRange(min=1), metavar="N", help="Cut longer texts."),
-            click.option("--revision", metavar="SHA", help="A commit of the hub."),
+            _DTYPE,
+            _MAX_TOKENS,
+            _REVISION,
             click.option("--query-prompt", metavar="TEXT", help="What is put before every query."),
             click.option("--document-prompt", metavar="TEXT", help="What is put before every document."),
-            click.option("--trust-remote-code", is_flag=True, default=None, help="Let a model run its own code."),
+            _TRUST,
             click.option("--base-url", metavar="URL", help="A server that speaks OpenAI's protocol."),
             click.option("--key-env", metavar="NAME", help="The environment variable that holds the server's key."),
             click.option("--kind", metavar="KIND", help="What a model of your own is, where its name does not say."),

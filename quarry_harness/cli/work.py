@@ -20,6 +20,7 @@ from quarry_harness.cli.options import (
     profile_option,
     release_options,
     source,
+    transformer_options,
     workspace_option,
 )
 
@@ -151,6 +152,12 @@ def canonicalize(
 @click.command("eval")
 @model_options
 @click.option("--dry-run", is_flag=True, help="Count what would be embedded, and its cost where a price is known.")
+@click.option(
+    "--texts",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="With --dry-run: write the exact texts to a Parquet file, for vectors made elsewhere.",
+)
 @image_option
 @profile_option
 @accept_missing_option
@@ -158,7 +165,7 @@ def canonicalize(
 @output_options
 def evaluate(
     workspace: Path, as_json: bool, quiet: bool, image: str, profile: str, depth: int, dry_run: bool,
-    accept_missing: bool, **options: Any,
+    texts: Path | None, accept_missing: bool, **options: Any,
 ) -> int:  # fmt: skip
     """Rank every query's corpus with a model and measure recall.
 
@@ -170,10 +177,12 @@ def evaluate(
     from quarry_harness.stages.evaluate import dry_run as dry_run_stage
     from quarry_harness.stages.evaluate import evaluate as evaluate_stage
 
+    if texts is not None and not dry_run:
+        raise click.UsageError("--texts needs --dry-run: it writes texts and ranks nothing.")
     with Console(quiet=quiet) as console:
         if dry_run:
             plan = dry_run_stage(
-                workspace, choice(options), image, profile, console.progress, accept_missing=accept_missing
+                workspace, choice(options), image, profile, console.progress, accept_missing=accept_missing, texts=texts
             )
             print_result(plan, as_json, lambda: report.to_embed(plan))
             return OK
@@ -216,6 +225,45 @@ def score(
 
     with Console(quiet=quiet) as console:
         document = score_stage(workspace, file, name, image, profile, console.progress, accept_missing=accept_missing)
+        console.say(report.evaluated(document))
+    print_result(document, as_json, lambda: report.evaluation(document))
+    return WRONG_DATA if document["unresolved_units"] else OK
+
+
+@click.command()
+@click.option(
+    "--run", "first", required=True, metavar="RUN", help="The run to re-rank: an id of the workspace, or a run folder."
+)
+@click.option(
+    "--model",
+    required=True,
+    metavar="NAME",
+    help="A cross-encoder: a folder, OWNER/NAME of the hub, or a TOML file with the kind cross-encoder.",
+)
+@click.option(
+    "--top", type=click.IntRange(min=1), default=50, show_default=True, metavar="N", help="Results of each query."
+)
+@transformer_options
+@accept_missing_option
+@workspace_option
+@output_options
+def rerank(
+    workspace: Path, as_json: bool, quiet: bool, first: str, model: str, top: int, accept_missing: bool, **options: Any
+) -> int:  # fmt: skip
+    """Re-rank the best of a run with a cross-encoder.
+
+    The top N of each query are ordered by the cross-encoder's score, equal scores in corpus order; the rest of the
+    ranking follows as it was. Needs the extra [models]. The result is kept in the workspace under runs/, like one of
+    eval; scores are kept under embeddings/: no pair of a query and a document is scored twice.
+    """
+    from quarry_harness import report
+    from quarry_harness.console import Console
+    from quarry_harness.stages.models import cross_encoder_of
+    from quarry_harness.stages.rerank import rerank as rerank_stage
+
+    with Console(quiet=quiet) as console:
+        reranker = cross_encoder_of(model, options)
+        document = rerank_stage(workspace, first, reranker, top, console.progress, accept_missing=accept_missing)
         console.say(report.evaluated(document))
     print_result(document, as_json, lambda: report.evaluation(document))
     return WRONG_DATA if document["unresolved_units"] else OK

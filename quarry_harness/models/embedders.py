@@ -18,6 +18,7 @@ from quarry_harness.errors import EnvironmentProblem, UsageError
 from quarry_harness.models.registry import API_KINDS, EXTRAS, Limits, Model
 
 ROLES = ("query", "document")
+_OF_THE_HUB = ("static", "sentence-transformers", "cross-encoder")
 
 
 class OutOfMemory(Exception):
@@ -59,6 +60,11 @@ def open_embedder(model: Model) -> Embedder:
     Raises EnvironmentProblem where a package, a key or the model is not to be had, UsageError for a model that gives
     no vectors.
     """
+    if model.kind == "cross-encoder":
+        raise UsageError(
+            f"{model.name} is a cross-encoder, which gives no vectors.",
+            "It re-ranks what another model has found: quarry rerank --run RUN --model NAME",
+        )
     require_packages(model)
     if model.kind == "static":
         from quarry_harness.models.static import StaticEmbedder
@@ -105,7 +111,7 @@ def standing(model: Model) -> Standing:
         return Standing(False, problem.hint.removeprefix("Install it: "))
     if model.key_env and not os.environ.get(model.key_env, "").strip():
         return Standing(False, f"set {model.key_env}")
-    if model.kind in ("static", "sentence-transformers") and not Path(model.model).exists() and not _cached(model):
+    if model.kind in _OF_THE_HUB and not Path(model.model).exists() and not _cached(model):
         if os.environ.get("HF_HUB_OFFLINE", "").upper() in ("1", "ON", "YES", "TRUE"):
             return Standing(False, "not downloaded, and HF_HUB_OFFLINE is set")
         return Standing(True, "downloads at first use")

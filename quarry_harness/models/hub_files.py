@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from quarry_harness.errors import EnvironmentProblem
-from quarry_harness.models.registry import Model
+from quarry_harness.models.registry import Model, scores_sequences
 
 Loaded = TypeVar("Loaded")
 
@@ -54,6 +54,11 @@ class HubModel:
         """Returns the prompts of config_sentence_transformers.json by name; none where there is none."""
         prompts = self._json("config_sentence_transformers.json").get("prompts") or {}
         return {name: text for name, text in prompts.items() if isinstance(text, str)}
+
+    def scores_pairs(self) -> bool:
+        """Returns whether the files are a cross-encoder's: one saved as such, or any model that ends in scores."""
+        own = self._json("config_sentence_transformers.json").get("model_type")
+        return own == "CrossEncoder" or scores_sequences(self._json("config.json"))
 
     def pooling(self) -> str:
         """Returns how token vectors become one, in sentence-transformers' words; "mean" where nothing says it."""

@@ -18,11 +18,12 @@ from typing import Any
 from quarry_harness.errors import InvalidInputError, UsageError
 from quarry_harness.resources import resource
 
-KINDS = ("lexical", "static", "sentence-transformers", "openai", "voyage", "precomputed")
+KINDS = ("lexical", "static", "sentence-transformers", "openai", "voyage", "precomputed", "cross-encoder")
 API_KINDS = ("openai", "voyage")
 DTYPES = ("float32", "bfloat16", "float16")
 # The extra that installs a kind's packages, and the packages; "" where the base install has all.
-EXTRAS = {"static": ("static", ("model2vec",)), "sentence-transformers": ("models", ("sentence_transformers", "torch"))}
+_MODELS = ("models", ("sentence_transformers", "torch"))
+EXTRAS = {"static": ("static", ("model2vec",)), "sentence-transformers": _MODELS, "cross-encoder": _MODELS}
 _DTYPE_WORDS = {"fp32": "float32", "bf16": "bfloat16", "fp16": "float16"}
 # What a user may say about a model of each kind.
 _PROMPTS = ("query_prompt", "document_prompt")
@@ -34,6 +35,7 @@ _TAKES: Mapping[str, tuple[str, ...]] = {
     "openai": _OF_API,
     "voyage": _OF_API,
     "precomputed": ("dimension",),
+    "cross-encoder": ("dtype", "max_tokens", "revision", "trust_remote_code"),
 }
 _SERVABLE = ("static", "sentence-transformers", *API_KINDS)
 _CHOICES = {"kind": KINDS, "similarity": ("cosine", "dot"), "truncate": ("server", "client"), "dtype": DTYPES}
@@ -60,6 +62,7 @@ _LIMITS = {
     "openai": Limits(texts=32, tokens=65_536),
     "voyage": Limits(texts=1000, tokens=120_000),
     "precomputed": Limits(texts=65_536),
+    "cross-encoder": Limits(texts=256, tokens=16_384),
 }
 
 
@@ -202,10 +205,20 @@ def _kind_of_folder(folder: Path) -> str:
         )
     if isinstance(config, dict) and config.get("model_type") == "model2vec":
         return "static"
+    own = _json_of(folder / "config_sentence_transformers.json")
+    if isinstance(own, dict) and own.get("model_type") == "CrossEncoder":
+        return "cross-encoder"
+    if modules is None and isinstance(config, dict) and scores_sequences(config):
+        return "cross-encoder"
     # Models that model2vec did not distil itself carry its layout alone: the one module lies in the folder itself.
     first = modules[0] if isinstance(modules, list) and modules else {}
     of_model2vec = isinstance(first, dict) and str(first.get("type")).endswith(".StaticEmbedding")
     return "static" if of_model2vec and first.get("path") in ("", ".") else "sentence-transformers"
+
+
+def scores_sequences(config: Mapping[str, Any]) -> bool:
+    """Returns whether a model's config.json says that it ends in scores and not in vectors."""
+    return any(str(name).endswith("ForSequenceClassification") for name in config.get("architectures") or ())
 
 
 def _json_of(file: Path) -> Any:

@@ -94,9 +94,8 @@ class TransformerEmbedder:
             )
             vectors: NDArray[np.float32] = tensor.float().cpu().numpy()
         except (RuntimeError, MemoryError) as error:
-            if isinstance(error, RuntimeError) and not any(words in str(error).lower() for words in _NO_ROOM):
+            if not frees_memory(error):
                 raise
-            self._free()
             raise OutOfMemory(f"{self._model.name}: {len(prepared)} texts do not fit into memory") from error
         vectors = vectors.reshape(len(prepared), -1)[:, : self.dimension]
         return unit_length(vectors) if self.similarity == "cosine" else vectors
@@ -114,10 +113,8 @@ class TransformerEmbedder:
     def _load_weights(self) -> Any:
         import torch
         from sentence_transformers import SentenceTransformer
-        from transformers.utils import logging
 
-        if not sys.stderr.isatty():
-            logging.disable_progress_bar()  # a log file is no place for a bar
+        mind_the_log()
         weights = SentenceTransformer(
             self._source.place,
             trust_remote_code=self._model.trust_remote_code,
@@ -130,20 +127,36 @@ class TransformerEmbedder:
 
     def _load_tokenizer(self) -> Any:
         if self._tokenizer is None:
-            from transformers import AutoTokenizer
-
-            try:
-                self._tokenizer = AutoTokenizer.from_pretrained(
-                    self._source.place,
-                    trust_remote_code=self._model.trust_remote_code,
-                    **self._source.load_arguments(),
-                )
-            except Exception:  # noqa: BLE001 whatever it is, there is no tokenizer of the usual kind
-                self._tokenizer = False
+            self._tokenizer = tokenizer_of(self._source, self._model) or False
         return self._tokenizer or None
 
-    def _free(self) -> None:
-        import torch
 
-        if torch.cuda.is_available():
-            torch.cuda.empty_cache()
+def mind_the_log() -> None:
+    """Keeps transformers from drawing bars where nobody looks: a log file is no place for one."""
+    from transformers.utils import logging
+
+    if not sys.stderr.isatty():
+        logging.disable_progress_bar()
+
+
+def tokenizer_of(source: HubModel, model: Model) -> Any:
+    """Returns the tokenizer of a model of the hub or a folder, None where there is none of the usual kind."""
+    from transformers import AutoTokenizer
+
+    try:
+        return AutoTokenizer.from_pretrained(
+            source.place, trust_remote_code=model.trust_remote_code, **source.load_arguments()
+        )
+    except Exception:  # noqa: BLE001 whatever it is, there is no tokenizer of the usual kind
+        return None
+
+
+def frees_memory(error: Exception) -> bool:
+    """Returns whether torch failed for want of memory; what its cache holds is then given back to the GPU."""
+    if isinstance(error, RuntimeError) and not any(words in str(error).lower() for words in _NO_ROOM):
+        return False
+    import torch
+
+    if torch.cuda.is_available():
+        torch.cuda.empty_cache()
+    return True

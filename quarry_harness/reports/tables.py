@@ -9,7 +9,16 @@ from typing import Any
 
 from quarry_harness.comparison import differing, how, smaller_means
 from quarry_harness.measures import CUTOFFS
-from quarry_harness.report import FEW, few_clusters, percent, percents, printable, release_words, selected_words
+from quarry_harness.report import (
+    FEW,
+    cut_of,
+    few_clusters,
+    percent,
+    percents,
+    printable,
+    release_words,
+    selected_words,
+)
 from quarry_harness.types import LANGUAGES
 
 # What each outcome of a unit means; a query's outcome is that of its worst unit.
@@ -245,8 +254,7 @@ def notes(document: Mapping[str, Any]) -> list[str]:
     lines += [f"{line}." for line in smaller_means(comparison)]
     called = names(document)
     lines += [
-        f"{called[run['run_id']]}: longer than {printable(model)} takes, and cut: {count['documents_cut']} of"
-        f" {count['documents']} documents, {count['queries_cut']} of {count['queries']} queries."
+        f"{called[run['run_id']]}: longer than {printable(model)} takes, and cut: {cut_of(count)}."
         for run in document["runs"]
         for model, count in (run["texts"] or {}).items()
     ]

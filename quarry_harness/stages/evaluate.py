@@ -20,6 +20,7 @@ from quarry_harness.errors import InvalidInputError, UsageError
 from quarry_harness.retrieve import Ranking
 from quarry_harness.runs import GRADES, per_query_table, qrels_line, read_result, trec_line, write_run
 from quarry_harness.stages.ranking import EvalQuery, Listing, Ranked, count_missing, rank_corpora
+from quarry_harness.stages.texts import write_texts
 from quarry_harness.stages.workspace import (
     HAVE,
     chunk_rules,
@@ -113,13 +114,20 @@ def dry_run(
     progress: Progress,
     *,
     accept_missing: bool = False,
+    texts: Path | None = None,
 ) -> dict[str, Any]:
-    """Returns what evaluate would have to embed, as ranking.count_missing gives it. Raises what evaluate raises."""
+    """Returns what evaluate would have to embed, as ranking.count_missing gives it. Raises what evaluate raises.
+
+    texts: a file for the texts themselves; `texts` of what is returned is then what write_texts returns.
+    """
     with Store.open(workspace) as store:
         revisions = require_resolved(store, image, profile, accept_missing=accept_missing)
         queries = [EvalQuery(*row) for row in store.selected_queries(image)]
         with closing(models.load(choice, embeddings_folder(workspace), progress)) as model:
-            return count_missing(store, model, choice, queries, revisions, profile, progress)
+            plan = count_missing(store, model, choice, queries, revisions, profile, progress)
+        if texts is not None:
+            plan["texts"] = write_texts(store, texts, queries, revisions, profile, progress)
+        return plan
 
 
 def require_resolved(store: Store, image: str, profile: str, *, accept_missing: bool) -> list[RevisionRow]:

@@ -16,6 +16,14 @@ def choice_of(name: str, stored_as: str, max_cost_usd: float | None, settings: d
     return Choice(name, registry.Options(**said), stored_as, max_cost_usd)
 
 
+def cross_encoder_of(name: str, settings: dict[str, Any]) -> registry.Model:
+    """Returns the cross-encoder that a user means, with what is said of it: fields of registry.Options.
+
+    Raises what registry.find raises, UsageError for a model of another kind.
+    """
+    return registry.find(name, registry.Options(**settings, kind="cross-encoder"))
+
+
 def models(names: Sequence[str]) -> list[dict[str, Any]]:
     """Returns a row a model: the fields of its row in manifests/models.toml, needs, ready, note.
 

@@ -132,7 +132,7 @@ def score(
             folder = runs_folder(workspace) / run_id
             return read_result(folder) | {"folder": str(folder), "done_before": True}
         queries = [EvalQuery(*row) for row in store.selected_queries(image)]
-        written = _check_queries(run, store.query_ids())
+        written = check_queries(run, store.query_ids())
         labels = gold_labels(store, image, profile)
         kept = store.ranked_queries(run_id)
         waiting = [query for query in queries if query.ordinal not in kept]
@@ -142,11 +142,11 @@ def score(
                 keep(store, run_id, corpus, labels)
         if unknown:
             store.forget_outcomes(run_id)
-            raise _unknown_documents(file, unknown)
+            raise unknown_documents(file, unknown)
         return finish(store, workspace, run_id, name, image, identity, queries, revisions, started)
 
 
-def _check_queries(run: RunFile, known: Sequence[str]) -> dict[str, list[str]]:
+def check_queries(run: RunFile, known: Sequence[str]) -> dict[str, list[str]]:
     """Returns query id -> how the run writes it; InvalidInputError for ids of no query of the release."""
     query_of = {query: query for query in known} | {encoded(query): query for query in known}
     strange = [form for form in run.parts if form not in query_of]
@@ -189,13 +189,19 @@ def _rank(
                 gathered = repo
             listing = Listing.of(store.corpus(revision.id))
         place = {name: position for position, name in enumerate(listing.ids)}
-        rankings = [_ranking(run, written.get(query.query_id, ()), place, unknown) for query in group]
-        yield Ranked(revision, group, listing, rankings)
+        rankings = [ranking_of(run, written.get(query.query_id, ()), place, unknown) for query in group]
+        yield Ranked(
+            revision, group, listing, [NO_RESULT if is_constant(r.scores, len(place)) else r for r in rankings]
+        )
     progress(len(groups), len(groups), "corpora compared")
 
 
-def _ranking(run: RunFile, forms: Sequence[str], place: Mapping[str, int], unknown: list[Line]) -> Ranking:
-    """Returns a query's ranking by score, then corpus order; none where the whole corpus has one score."""
+def ranking_of(run: RunFile, forms: Sequence[str], place: Mapping[str, int], unknown: list[Line]) -> Ranking:
+    """Returns a query's ranking by score, then corpus order; what names no document is added to `unknown`.
+
+    forms: how the run writes the query's id. place: document id -> corpus position. Raises InvalidInputError where a
+    document comes twice.
+    """
     scores: dict[int, float] = {}
     for line in chain.from_iterable(map(run.lines, forms)):
         position = place.get(line.document, place.get(encoded(line.document)))
@@ -208,13 +214,12 @@ def _ranking(run: RunFile, forms: Sequence[str], place: Mapping[str, int], unkno
             )
         else:
             scores[position] = line.score
-    if is_constant(np.array(list(scores.values())), len(place)):
-        return NO_RESULT
     positions = np.array(sorted(scores, key=lambda position: (-scores[position], position)), dtype=np.intp)
     return Ranking(positions, np.array([scores[position] for position in positions.tolist()]))
 
 
-def _unknown_documents(file: Path, unknown: Sequence[Line]) -> InvalidInputError:
+def unknown_documents(file: Path, unknown: Sequence[Line]) -> InvalidInputError:
+    """Returns the error that names the first lines whose document their query's corpus has not."""
     shown = "; ".join(f"line {line.number}: {line.document} (query {line.query})" for line in unknown[:_SHOWN])
     return InvalidInputError(
         f"{file}:{unknown[0].number}: {len(unknown)} lines name a document that their query's corpus has not: {shown}.",
