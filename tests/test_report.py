@@ -349,20 +349,24 @@ def test_a_browsed_query_has_the_ranks_of_the_run(demo_workspace: Path) -> None:
                 assert document["places"][query["hits"][0][rank - 1]] == document["places"][place]
 
 
-def test_a_gold_unit_has_the_source_of_the_chunk_it_was_resolved_to(workspace: Path) -> None:
+@pytest.mark.parametrize("found", [True, False])
+def test_a_gold_unit_has_the_source_of_the_chunk_it_was_resolved_to(workspace: Path, found: bool) -> None:
     """A regression: the source was looked up by the lines of the label, and a unit of a weaker tier had none."""
     (run,) = open_runs(workspace, [], None)
     rows = run.rows.to_pylist()
     place = next(i for i, row in enumerate(rows) if row["gold_ranks"] and row["gold_ranks"][0] > 5)
     head, _, end = rows[place]["gold_unit_keys"][0].rpartition("-")
     rows[place]["gold_unit_keys"][0] = f"{head}-{int(end) + 1}"
+    rows[place]["gold_ranks"][0] *= found
     changed = replace(run, rows=pa.Table.from_pylist(rows, schema=run.rows.schema))
-    document = browse(workspace, [changed])
-    (query,) = (query for query in document["queries"] if query["id"] == rows[place]["query_id"])
-    *_, source = document["places"][query["gold"][0][0]]
-    assert source >= 0
-    assert document["left_out"]["sources_missing"] == 0
-    assert document == browse(workspace, [run])
+    documents = [browse(workspace, [one]) for one in (changed, run)]
+    query, before = (
+        next(query for query in document["queries"] if query["id"] == rows[place]["query_id"]) for document in documents
+    )
+    (where, *_), (where_before, *_) = query["gold"][0], before["gold"][0]
+    assert documents[0]["places"][where] == documents[1]["places"][where_before]
+    assert documents[0]["places"][where][-1] >= 0
+    assert documents[0]["left_out"]["sources_missing"] == 0
 
 
 def test_an_unresolved_label_is_no_source_that_is_missing(tmp_path: Path) -> None:
