@@ -335,6 +335,11 @@ def printable(words: str) -> str:
     return "".join(letter if letter.isprintable() else "\ufffd" for letter in words)
 
 
+def printable_lines(words: str) -> str:
+    """Returns the same of text that has several lines."""
+    return "\n".join(map(printable, words.split("\n")))
+
+
 def chunked(document: Mapping[str, Any]) -> str:
     """Returns what a chunk stage did and what the selection holds."""
     holds = (

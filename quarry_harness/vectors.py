@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 import mmap
 import os
 import struct
@@ -32,6 +33,7 @@ from numpy.typing import NDArray
 from quarry_harness.errors import EnvironmentProblem, InvalidInputError
 from quarry_harness.types import Check
 
+_LOG = logging.getLogger(__name__)
 DTYPES = ("float16", "float32")
 SHARD_BYTES = 1 << 30
 
@@ -100,9 +102,10 @@ class Shard:
             whole = len(body) == size and crc == zlib.crc32(body, zlib.crc32(_FRAME.pack(magic, count, vectors_crc, 0)))
             if magic not in (_ROWS, _DEAD) or len(body) < size or (last and not whole):
                 # The beginning of a batch and nothing behind it is what a kill leaves, or, with zeros behind it, a
-                # power cut. Anything else is damage, and is left as it is.
+                # power cut; its vectors were whole before. Anything else is damage, and is left as it is.
                 begun = magic.rstrip(b"\0") in (magic[:0], *(m[:n] for m in (_ROWS, _DEAD) for n in range(1, 5)))
-                self.torn = "unfinished" if begun and (last or len(body) < size) else "damaged"
+                fits = magic != _ROWS or count in (0, self.unlisted())
+                self.torn = "unfinished" if begun and fits and (last or len(body) < size) else "damaged"
                 return
             if magic == _DEAD and whole:
                 self.dead.add((count, vectors_crc))
@@ -112,6 +115,11 @@ class Shard:
                 self.frames.append(_Frame(self.number, self.rows, keys, tokens, vectors_crc, whole))
                 self.rows += count
             self.end += _FRAME.size + size
+
+    def unlisted(self) -> int:
+        """Returns how many whole vectors there are behind those of the index."""
+        size = self.vectors.stat().st_size if self.vectors.exists() else 0
+        return max(0, size // (self._dimension * self._dtype.itemsize) - self.rows)
 
     def sound(self, frame: _Frame) -> bool:
         """Returns whether a batch is what was written: reads all of its vectors."""
@@ -174,7 +182,7 @@ class VectorStore:
         self.dtype: np.dtype[Any] = np.dtype(dtype)
         document = {"model": dict(identity), "dimension": dimension, "dtype": dtype}
         text = json.dumps(document, sort_keys=True, indent=2, ensure_ascii=False)
-        self.folder = root / hashlib.sha256(text.encode()).hexdigest()[:32]
+        self.folder = root / _folder_name(text)
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
             self._lock = FileLock(self.folder / ".lock")
@@ -187,7 +195,10 @@ class VectorStore:
             raise _disk_problem(self.folder, error) from error
         try:
             self._begin(text + "\n")
-            self._shards = [Shard(self.folder, n, dimension, self.dtype) for n in _numbers(self.folder)]
+            numbers = _numbers(self.folder)
+            for file in _without_index(self.folder, numbers):
+                _put_aside(file)
+            self._shards = [Shard(self.folder, n, dimension, self.dtype) for n in numbers]
             self._load()
         except BaseException:
             self._lock.release()
@@ -216,6 +227,9 @@ class VectorStore:
         for shard in [shard for shard in self._shards if shard.torn == "damaged"]:
             if (shard.number, _UNREADABLE) not in known:
                 self._open_shard().give_up(shard.number, _UNREADABLE)
+                _LOG.warning(
+                    "%s: damaged; its last %d vectors are left aside and embedded again.", shard.index, shard.unlisted()
+                )
         for i, frame in enumerate(self._frames):
             if not frame.whole and i not in self._sound:
                 self._give_up(i)
@@ -226,6 +240,8 @@ class VectorStore:
         self._open_shard().give_up(frame.shard, frame.start)
         self._sound[which] = False
         self.damaged += len(frame.keys)
+        place = self._shards[frame.shard].vectors
+        _LOG.warning("%s: %d vectors are damaged; they are left aside and embedded again.", place, len(frame.keys))
 
     def _sort(self) -> None:
         """Makes the index of the batches that are not damaged; of a key that comes twice the last row counts."""
@@ -375,19 +391,22 @@ def verify(root: Path) -> Iterator[Check]:
             numbers = _numbers(folder)
             if not numbers and not (folder / "identity.json").exists():
                 continue  # a process was killed before it had begun
-            document = json.loads((folder / "identity.json").read_text("utf-8"))
+            identity = (folder / "identity.json").read_text("utf-8")
+            if _folder_name(identity.removesuffix("\n")) != folder.name:
+                raise ValueError("it has been changed")  # noqa: TRY301 one answer to all that can be wrong with it
+            document = json.loads(identity)
             dimension, dtype = int(document["dimension"]), np.dtype(str(document["dtype"]))
             name += f" ({document['model'].get('name', 'unnamed')}, {dtype})"
             shards = [Shard(folder, number, dimension, dtype) for number in numbers]
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-            yield Check(name, False, f"identity.json cannot be read ({error}); delete the folder")
+            yield Check(name, False, f"identity.json cannot be used ({error}); delete the folder")
         except InvalidInputError as error:
             yield Check(name, False, str(error))
         else:
-            yield _check_store(name, shards)
+            yield _check_store(name, shards, _without_index(folder, numbers))
 
 
-def _check_store(name: str, shards: Sequence[Shard]) -> Check:
+def _check_store(name: str, shards: Sequence[Shard], lost: Sequence[Path]) -> Check:
     known = {batch for shard in shards for batch in shard.dead}
     damaged, aside = 0, 0
     for shard in shards:
@@ -398,11 +417,14 @@ def _check_store(name: str, shards: Sequence[Shard]) -> Check:
                 damaged += len(frame.keys)
     unread = [s.index.name for s in shards if s.torn == "damaged" and (s.number, _UNREADABLE) not in known]
     rows = sum(shard.rows for shard in shards) - aside
-    if damaged or unread:
+    if damaged or unread or lost:
         where = f"; {', '.join(unread)} cannot be read to its end" if unread else ""
+        where += f"; {', '.join(file.name for file in lost)} has no index any more" if lost else ""
         return Check(name, False, f"{damaged} of {rows} vectors are damaged{where}; quarry eval makes them again")
     notes = f", {aside} more are damaged and put aside" if aside else ""
-    notes += ", and a batch that was begun does not count" if any(s.torn == "unfinished" for s in shards) else ""
+    unlisted = sum(shard.unlisted() for shard in shards if shard.torn != "damaged")
+    begun = unlisted or any(shard.torn == "unfinished" for shard in shards)
+    notes += f", and a batch that was begun does not count ({unlisted} vectors)" if begun else ""
     return Check(name, True, f"{rows} vectors{notes}")
 
 
@@ -415,6 +437,28 @@ def _numbers(folder: Path) -> list[int]:
             "Bring them back, or delete the folder; what it held is embedded again.",
         )
     return found
+
+
+def _without_index(folder: Path, numbers: Sequence[int]) -> list[Path]:
+    """The files that have vectors and no index: a shard's index is there before its first vector."""
+    files = sorted(path for path in folder.glob("*.vectors") if path.stem.isdigit())
+    return [path for path in files if int(path.stem) not in numbers and path.stat().st_size]
+
+
+def _put_aside(file: Path) -> None:
+    """Renames a file that cannot be used, so that nothing writes over it, and says so."""
+    aside = file.with_name(f"{file.name}.aside")
+    if aside.exists():
+        raise InvalidInputError(f"{aside}: it was put aside before.", "Look at it, and delete it if it is of no use.")
+    try:
+        file.rename(aside)
+    except OSError as error:
+        raise _disk_problem(file, error) from error
+    _LOG.warning("%s: its index is missing; it is put aside as %s, what it held is embedded again.", file, aside.name)
+
+
+def _folder_name(identity: str) -> str:
+    return hashlib.sha256(identity.encode()).hexdigest()[:32]
 
 
 def _mapped(file: Path) -> memoryview:

@@ -41,7 +41,9 @@ def test_details_show_the_exact_prompt_and_the_doubts(quarry: Quarry) -> None:
 
 
 def test_a_user_s_own_model_is_shown_too(quarry: Quarry, tmp_path: Path) -> None:
-    (tmp_path / "mine.toml").write_text('kind = "openai"\nbase_url = "http://127.0.0.1:9/v1"\ndimension = 3\n')
+    (tmp_path / "mine.toml").write_text(
+        'kind = "openai"\nmodel = "m"\nbase_url = "http://127.0.0.1:9/v1"\ndimension = 3\n'
+    )
     (row,) = quarry("models", "mine.toml", "--json", cwd=tmp_path).json
     assert (row["name"], row["kind"], row["ready"]) == ("mine", "openai", True)
     assert quarry("models", "no-such-model").code == 2
@@ -64,3 +66,12 @@ def test_readiness_is_told_without_loading_a_heavy_package() -> None:
     assert json.loads(done.stdout)
     for package in ("torch", "transformers", "sentence_transformers", "model2vec", "huggingface_hub", "duckdb"):
         assert f"'{package}'" not in done.stderr
+
+
+def test_a_name_that_could_drive_a_terminal_is_shown_without_its_signs(quarry: Quarry, tmp_path: Path) -> None:
+    file = tmp_path / "mine.toml"
+    file.write_text('name = "a\\u001b[31mb"\nmodel = "a\\u001b[31mb"\nkind = "openai"\n')
+    done = quarry("models", file)
+    assert (done.code, "\x1b" in done.out, "a\ufffd[31mb" in done.out) == (0, False, True)
+    done = quarry("models", file, tmp_path / "no\x1bthing.toml")
+    assert (done.code, "\x1b" in done.err, "no\ufffdthing.toml" in done.err) == (2, False, True)

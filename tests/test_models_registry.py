@@ -125,6 +125,15 @@ def test_a_user_s_toml_file_has_the_fields_of_a_row(tmp_path: Path) -> None:
         ('max_tokens = "many"', "max_tokens cannot be 'many'"),
         ("limits = { lines = 3 }", "limits cannot be"),
         ('kind = "magic"', "kind is 'magic'"),
+        ("price_usd = inf", "price_usd cannot be inf"),
+        ("price_usd = nan", "price_usd cannot be nan"),
+        (f"price_usd = 1{'0' * 400}", "price_usd cannot be 1000"),
+        ("timeout_s = inf", "timeout_s cannot be inf"),
+        ("timeout_s = 0", "timeout_s cannot be 0"),
+        ("dimension = 100000000000", "dimension cannot be 100000000000"),
+        (f"max_tokens = {2**63}", "max_tokens cannot be 9"),
+        ('kind = "precomputed"', "the field `model` is missing"),
+        ('name = "x"', "the field `model` is missing"),
         ('asked = "x"', "'asked' is no field"),
         ("= 3", "mine.toml"),
     ],
@@ -133,6 +142,15 @@ def test_a_toml_file_that_is_wrong_is_named_with_its_mistake(text: str, words: s
     (tmp_path / "mine.toml").write_text(text)
     with pytest.raises(InvalidInputError, match=words):
         find(str(tmp_path / "mine.toml"))
+
+
+@pytest.mark.parametrize("said", ["sk-secret", "sk secret", "1secret"])
+def test_a_key_where_its_variable_s_name_is_asked_is_not_shown(said: str, tmp_path: Path) -> None:
+    (tmp_path / "mine.toml").write_text(f'model = "m"\nkind = "openai"\nkey_env = "{said}"\n')
+    for name, options in (("voyage-4", Options(key_env=said)), (str(tmp_path / "mine.toml"), None)):
+        with pytest.raises(UsageError, match="name of the variable") as raised:
+            find(name, options)
+        assert "secret" not in f"{raised.value.message} {raised.value.hint}"
 
 
 def test_a_folder_s_kind_is_read_from_it(tmp_path: Path) -> None:

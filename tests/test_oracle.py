@@ -116,7 +116,6 @@ def test_a_function_that_we_miss_or_make_up_is_a_difference(tmp_path: Path) -> N
         ("python", "def f():\n    pass\n    # end\n", (1, 2), (1, 3), explain.COMMENTS),
         ("python", "def f():\n    pass\n    end\n", (1, 2), (1, 3), ""),
         ("scala", "def f =\n  1\n\n/* a\n b */\ndef g = 2\n", (1, 2), (1, 6), explain.NEXT_LINE),
-        ("scala", "def f = 1 +\n  2\n", (1, 2), (1, 1), explain.OPERATOR_END),
         ("c", "API(1)\nint f(void) {}\n", (2, 2), (1, 2), explain.MACRO_LINE),
         ("c", "int g;\nint f(void) {}\n", (2, 2), (1, 2), ""),
         ("c", "int f OF((int a,\n  int b));\n", (1, 1), (1, 2), explain.MACRO_END),

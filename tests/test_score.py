@@ -126,6 +126,8 @@ def test_scores_keep_the_digits_that_tell_them_apart(quarry: Quarry, workspace: 
         ),
         ({4: "nan"}, "the score is nan"),
         ({4: "high"}, "not a line of a TREC run"),
+        ({4: "1_0"}, "not a line of a TREC run"),
+        ({4: "\u0661"}, "not a line of a TREC run"),
         ({5: "two words"}, "not a line of a TREC run"),
     ],
 )

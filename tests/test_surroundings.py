@@ -113,6 +113,20 @@ def test_an_interruption_at_any_moment_is_one_line_and_130(
     assert ends <= {(130, "interrupted; what was finished is kept, the same command goes on"), (0, "")}
 
 
+def test_an_interruption_that_a_library_makes_an_error_of_is_still_one() -> None:
+    program = (
+        "import os, signal, sys; from quarry_harness import cli\n"
+        "def status(**_):\n"
+        "    try:\n"
+        "        os.kill(os.getpid(), signal.SIGINT); __import__('time').sleep(9)\n"
+        "    except KeyboardInterrupt as error:\n"
+        "        raise ImportError('initialization failed: KeyboardInterrupt') from error\n"
+        "cli.status.callback = status; sys.argv = ['quarry', 'status']; cli.main()\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stderr.count("\n")) == (130, 1), done.stderr
+
+
 def workers_of(pid: int) -> Iterator[int]:
     """The processes whose parent is the one named, as Linux tells."""
     for folder in Path("/proc").glob("[0-9]*"):

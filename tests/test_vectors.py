@@ -238,3 +238,55 @@ def test_a_disk_that_refuses_is_a_problem_of_the_surroundings_and_costs_only_the
     with opened(tmp_path) as store:
         store.append(*batch(3, 1))
     assert found(tmp_path, 5) == [0, 1, 2, 3]
+
+
+def test_a_first_batch_whose_count_is_damaged_is_not_taken_for_a_kill_s_remains(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    folder = fill(tmp_path, 4)
+    content = bytearray((folder / "00000.index").read_bytes())
+    content[20:24] = b"\x7f\xff\xff\xff"  # the number of rows: more than the file has
+    (folder / "00000.index").write_bytes(content)
+    rows = (folder / "00000.vectors").read_bytes()
+    (check,) = verify(tmp_path)
+    assert (check.ok, "00000.index cannot be read to its end" in check.detail) == (False, True)
+    keys, tokens, expected = batch(0, 4)
+    with opened(tmp_path) as store:
+        assert store.find(keys).tolist() == [-1] * 4
+        store.append(keys, tokens, expected)
+    assert "00000.index: damaged; its last 4 vectors" in caplog.text
+    assert ((folder / "00000.index").read_bytes(), (folder / "00000.vectors").read_bytes()) == (content, rows)
+    assert found(tmp_path, 4) == list(range(4))
+    assert [check.ok for check in verify(tmp_path)] == [True]
+
+
+def test_vectors_whose_index_is_missing_are_told_of_and_not_written_over(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    folder = fill(tmp_path, 3, 2)
+    rows = (folder / "00000.vectors").read_bytes()
+    (folder / "00000.index").unlink()
+    (check,) = verify(tmp_path)
+    assert (check.ok, "00000.vectors has no index" in check.detail) == (False, True)
+    assert found(tmp_path, 5) == []
+    assert "00000.vectors.aside" in caplog.text
+    assert (folder / "00000.vectors.aside").read_bytes() == rows
+    fill(tmp_path, 3, 2)
+    assert found(tmp_path, 5) == list(range(5))
+    assert [check.ok for check in verify(tmp_path)] == [True]
+
+
+def test_verify_finds_an_identity_that_is_not_its_folder_s(tmp_path: Path) -> None:
+    folder = fill(tmp_path, 2)
+    text = (folder / "identity.json").read_text()
+    (folder / "identity.json").write_text(text.replace('"1"', '"2"'))
+    (check,) = verify(tmp_path)
+    assert (check.ok, check.detail) == (False, "identity.json cannot be used (it has been changed); delete the folder")
+
+
+def test_vectors_behind_the_index_are_counted_for_whoever_verifies(tmp_path: Path) -> None:
+    folder = fill(tmp_path, 3, 2)
+    index = (folder / "00000.index").read_bytes()
+    (folder / "00000.index").write_bytes(index[: 16 + 16 + 3 * 36])  # as a kill between the two writes leaves it
+    (check,) = verify(tmp_path)
+    assert (check.ok, check.detail) == (True, "3 vectors, and a batch that was begun does not count (2 vectors)")

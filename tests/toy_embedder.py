@@ -22,6 +22,7 @@ class ToyEmbedder:
     """`calls` has the texts of every batch, those refused for memory left out; the log file has them too."""
 
     token_count = "exact"
+    cuts = "here"
 
     def __init__(
         self,

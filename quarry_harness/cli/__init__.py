@@ -13,6 +13,7 @@ import signal
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from types import FrameType
 from typing import Any, NoReturn
 
 import click
@@ -85,8 +86,7 @@ for _command in (
 def main() -> NoReturn:
     """Runs the command line and ends the process with the error's exit code; a fault of ours shows its traceback."""
     _occupy_standard_streams()
-    # A cluster's polite end (SIGTERM) leaves as tidily as Ctrl-C.
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    _heed_signals()
     try:
         code = cli.main(standalone_mode=False)
         # Flushed here, so that a closed pipe or a full disk is met inside this try.
@@ -103,9 +103,7 @@ def main() -> NoReturn:
         error.show()
         sys.exit(error.exit_code)
     except (KeyboardInterrupt, click.Abort):
-        with suppress(OSError):
-            click.echo("interrupted; what was finished is kept, the same command goes on", err=True)
-        sys.exit(INTERRUPTED)
+        _end_interrupted()
     except _NobodyReads:
         _drop_output()
         sys.exit(OK)
@@ -117,6 +115,28 @@ def main() -> NoReturn:
         sys.exit(EnvironmentProblem.exit_code)
     except Exception:  # noqa: BLE001 the last resort of the process
         _report_bug()
+
+
+# The signals that asked the process to end.
+_stops: list[int] = []
+
+
+def _heed_signals() -> None:
+    """A cluster's polite end (SIGTERM) leaves as tidily as Ctrl-C. What the caller ignores stays ignored."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        if signal.getsignal(number) != signal.SIG_IGN:
+            signal.signal(number, _stop)
+
+
+def _stop(number: int, _frame: FrameType | None) -> None:
+    _stops.append(number)
+    raise KeyboardInterrupt
+
+
+def _end_interrupted() -> NoReturn:
+    with suppress(OSError):
+        click.echo("interrupted; what was finished is kept, the same command goes on", err=True)
+    sys.exit(INTERRUPTED)
 
 
 def _occupy_standard_streams() -> None:
@@ -148,13 +168,18 @@ def _drop_output() -> None:
 
 
 def _tell(message: str, hint: str) -> None:
+    from quarry_harness.report import printable_lines
+
     with suppress(OSError):  # nobody reads; the exit code says it
-        click.echo(f"error: {message}", err=True)
+        click.echo(f"error: {printable_lines(message)}", err=True)
         if hint:
-            click.echo(f"       {hint}", err=True)
+            click.echo(f"       {printable_lines(hint)}", err=True)
 
 
 def _report_bug() -> NoReturn:
+    # Libraries make errors of their own of an interruption, as where one is being imported.
+    if _stops:
+        _end_interrupted()
     import traceback
 
     click.echo(traceback.format_exc(), err=True, nl=False)

@@ -217,4 +217,6 @@ def print_result(document: Any, as_json: bool, text: Callable[[], str]) -> None:
 
         click.echo(json_text(document), nl=False)
     else:
-        click.echo(text())
+        from quarry_harness.report import printable_lines
+
+        click.echo(printable_lines(text()))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -83,6 +84,8 @@ def models_of(choice: Choice) -> tuple[Model, ...]:
     """Returns the models that a choice means. Raises UsageError and InvalidInputError as registry.find does."""
     if choice.stored_as not in DTYPES:
         raise UsageError(f"Vectors are not kept as {choice.stored_as}.", f"Choose one of {', '.join(DTYPES)}.")
+    if choice.max_cost_usd is not None and not 0 <= choice.max_cost_usd < math.inf:  # which NaN is not, either
+        raise UsageError(f"--max-cost {choice.max_cost_usd:g} is no sum of money.", "For example: --max-cost 20")
     if "+" not in choice.name or Path(choice.name).exists():
         return (registry.find(choice.name, choice.options),)
     lexical = {row.name.casefold() for row in registry.rows() if row.kind == "lexical"}
@@ -140,4 +143,4 @@ def _load(model: Model, stored_as: str, root: Path, progress: Progress, allowanc
                 "Leave --max-cost out, or put price_usd, of a million tokens, into a TOML file of the model.",
             )
         spend = partial(allowance.spend, model.price_usd)
-    return Dense(open_embedder(model), root, progress, dtype=stored_as, spend=spend)
+    return Dense(open_embedder(model, spend), root, progress, dtype=stored_as, spend=spend)

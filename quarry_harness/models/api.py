@@ -8,18 +8,20 @@ the server adds its own prompt) and `truncation`.
 from __future__ import annotations
 
 import base64
+import hashlib
 import math
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from quarry_harness.errors import EnvironmentProblem, UsageError
-from quarry_harness.models.client import Client, Clock, Patience, RequestTooLargeError, checked_url
-from quarry_harness.models.embedders import OutOfMemory, unit_length
+from quarry_harness.models.client import Client, Clock, Patience, RefusedError, checked_url
+from quarry_harness.models.embedders import HERE, NOBODY, SERVER, OutOfMemory, text_name, unit_length
 from quarry_harness.models.registry import Model
 from quarry_harness.models.tokens import EXACT, counter_for
 
@@ -28,16 +30,26 @@ class ApiEmbedder:
     """A model behind HTTP. Raises UsageError where its server or its dimension is not told.
 
     The key is looked for with the first request: what only plans, or finds all vectors stored, needs none.
+    pay_again is told of the tokens of each attempt behind a request's first that may cost, and of those that the server
+    counted beyond ours in earlier requests; it may refuse by raising.
     """
 
-    def __init__(self, model: Model, *, patience: Patience | None = None, clock: Clock | None = None) -> None:
+    def __init__(
+        self,
+        model: Model,
+        *,
+        patience: Patience | None = None,
+        clock: Clock | None = None,
+        pay_again: Callable[[int], None] | None = None,
+    ) -> None:
         if not model.base_url:
             raise UsageError(f"{model.name}: no server is named.", "Give its address: --base-url URL")
         if not model.dimension:
             raise UsageError(f"{model.name}: the dimension of its vectors is not told.", "Give it: --dimension N")
         self._model = model
         self._base_url = checked_url(model.base_url)
-        self._patience, self._clock = patience, clock
+        self._patience, self._clock, self._pay_again = patience, clock, pay_again
+        self._owed = 0  # tokens of earlier requests, above what they were taken for
         self._counter = counter_for(model.tokenizer)
         self._prompts = {role: model.prompt(role, {}) for role in ("query", "document")}
         self.dimension = model.output_dimension or model.dimension
@@ -47,6 +59,8 @@ class ApiEmbedder:
         self.limits = model.limits
         self.similarity = model.similarity
         self.token_count = self._counter.how
+        here = HERE if self.token_count == EXACT else NOBODY
+        self.cuts = SERVER if model.truncate == "server" else here
 
     def describe(self) -> dict[str, object]:
         """Returns everything that could change a vector, as far as a server's user can know it."""
@@ -57,6 +71,7 @@ class ApiEmbedder:
             "base_url": self._base_url,
             "dimension": self.dimension,
             "max_tokens": self.max_tokens,
+            "cut_by": "server" if self.cuts == SERVER else _identity_of(self._model.tokenizer),
             "query_prompt": self._prompts["query"],
             "document_prompt": self._prompts["document"],
             "input_type": self._model.kind == "voyage",
@@ -77,13 +92,12 @@ class ApiEmbedder:
         """Returns vectors of shape (texts, dimension): of length 1 for cosine, as the server gives them for dot."""
         texts = list(prepared)
         counts = self.count_tokens(texts)
-        if self._model.truncate == "client" and self.max_tokens:
+        if self.cuts == HERE and self.max_tokens:
             texts = [
                 self._counter.cut(text, self.max_tokens) if count > self.max_tokens else text
                 for text, count in zip(texts, counts, strict=True)
             ]
-            if self.token_count == EXACT:
-                counts = np.minimum(counts, self.max_tokens)
+            counts = np.minimum(counts, self.max_tokens)
         parts = [self._request(texts[at], int(counts[at].sum()), role) for at in self._requests(counts)]
         vectors = np.concatenate(parts)[:, : self.dimension]
         return unit_length(vectors) if self.similarity == "cosine" else vectors
@@ -99,6 +113,7 @@ class ApiEmbedder:
             timeout_s=self._model.timeout_s,
             patience=self._patience,
             clock=self._clock,
+            pay_again=self._pay_again,
         )
 
     def _requests(self, counts: NDArray[np.int64]) -> Iterator[slice]:
@@ -120,18 +135,39 @@ class ApiEmbedder:
             document["output_dimension"] = self._sent_dimension
         elif self._model.server_truncates_vectors:
             document["dimensions"] = self._sent_dimension
+        client = self._client
+        if self._owed and self._pay_again is not None:
+            owed, self._owed = self._owed, 0
+            self._pay_again(owed)
         try:
-            vectors: NDArray[np.float32] = self._client.post(
-                "embeddings", document, tokens, lambda answer: _vectors(answer, len(texts), self._sent_dimension)
+            vectors, used = client.post(
+                "embeddings",
+                document,
+                tokens,
+                lambda answer: (_vectors(answer, len(texts), self._sent_dimension), _used(answer)),
             )
-        except RequestTooLargeError as error:
-            if len(texts) > 1:
+        except RefusedError as error:
+            if len(texts) > 1:  # which of them it was, a smaller request tells
                 raise OutOfMemory(str(error)) from None
+            own = texts[0].removeprefix(self._prompts[role])
+            too_large = "It is longer than the server takes; --max-tokens cuts it, docs/models.md says how."
             raise EnvironmentProblem(
-                f"{error} (one text of {tokens} tokens, {self.token_count}; the model takes {self.max_tokens or '?'})",
-                "Without its tokenizer on this machine a text cannot be cut here: docs/models.md says how to get it.",
+                f"{error} It was sent one text, {text_name(own, role)} ({tokens} tokens, {self.token_count}).",
+                too_large
+                if error.too_large
+                else "The server refuses this text; another attempt would not change that.",
             ) from None
-        return vectors
+        self._owed += max(0, used - tokens)
+        found: NDArray[np.float32] = vectors
+        return found
+
+
+def _identity_of(tokenizer: str) -> str:
+    """A tokenizer's name; of a folder, the digest of its file."""
+    file = Path(tokenizer, "tokenizer.json")
+    if not tokenizer or not file.is_file():
+        return f"tokenizer {tokenizer}".strip()
+    return f"tokenizer sha256:{hashlib.sha256(file.read_bytes()).hexdigest()}"
 
 
 def _key(model: Model) -> str:
@@ -169,11 +205,19 @@ def _vectors(answer: Any, count: int, dimension: int) -> NDArray[np.float32]:
     return vectors
 
 
+def _used(answer: Any) -> int:
+    """The tokens that the server says it counted; 0 where it says nothing of the kind."""
+    usage = answer.get("usage")
+    total = usage.get("total_tokens") if isinstance(usage, dict) else None
+    return total if type(total) is int and 0 < total < 2**53 else 0
+
+
 def _vector(given: Any) -> NDArray[np.float32]:
     """A vector from a list of numbers, or from base64 of little-endian float32."""
     try:
-        if isinstance(given, str):
-            return np.frombuffer(base64.b64decode(given, validate=True), dtype="<f4").astype(np.float32)
-        return np.array(given, dtype=np.float32)
-    except (ValueError, TypeError):
+        with np.errstate(over="ignore", invalid="ignore"):  # NaN and infinity are refused later, with the text's name
+            if isinstance(given, str):
+                return np.frombuffer(base64.b64decode(given, validate=True), dtype="<f4").astype(np.float32)
+            return np.array(given, dtype=np.float32)
+    except (ValueError, TypeError, OverflowError):
         raise ValueError("a vector is not a list of numbers") from None

@@ -71,17 +71,25 @@ class Patience:
 MAX_ANSWER_BYTES = 1 << 30
 
 
-class RequestTooLargeError(Exception):
-    """The server says that the request holds too much."""
+class RefusedError(Exception):
+    """The server refuses what the request holds: too much of it, or a text; `too_large` is whether it says too much."""
+
+    def __init__(self, message: str, *, too_large: bool) -> None:
+        super().__init__(message)
+        self.too_large = too_large
 
 
 class _AgainError(Exception):
-    """A failure that another attempt may mend; `hint_s`: the wait that the server asks for."""
+    """A failure that another attempt may mend.
 
-    def __init__(self, reason: str, *, hint_s: float = 0.0, nobody_home: bool = False) -> None:
+    hint_s: the wait that the server asks for. paid: the request had arrived and was not refused.
+    """
+
+    def __init__(self, reason: str, *, hint_s: float = 0.0, nobody_home: bool = False, paid: bool = False) -> None:
         super().__init__(reason)
         self.hint_s = hint_s
         self.nobody_home = nobody_home
+        self.paid = paid
 
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):
@@ -92,7 +100,8 @@ class _NoRedirect(urllib.request.HTTPRedirectHandler):
 class Client:
     """Posts JSON to one server at a checked_url.
 
-    `who` names the model in messages, `key_env` the variable that the key came from.
+    `who` names the model in messages, `key_env` the variable that the key came from. `pay_again` is told of the tokens
+    of a request before it is sent once more after an attempt that may cost; it may refuse by raising.
     """
 
     def __init__(
@@ -106,6 +115,7 @@ class Client:
         timeout_s: float = 300.0,
         patience: Patience | None = None,
         clock: Clock | None = None,
+        pay_again: Callable[[int], None] | None = None,
     ) -> None:
         self.base_url = base_url
         self._who = who
@@ -115,6 +125,7 @@ class Client:
         self._timeout_s = timeout_s
         self._patience = patience or Patience()
         self._clock = clock or RealClock()
+        self._pay_again = pay_again
         self._answered = False
         self._sent: deque[tuple[float, int]] = deque()  # when, and tokens, of the last minute's requests
         self._open = urllib.request.build_opener(_NoRedirect).open
@@ -123,7 +134,7 @@ class Client:
         """Returns what `accept` makes of the answer to a request of about so many tokens.
 
         accept: raises ValueError for an answer that is not what was asked for; it is asked for once more, and then
-        the work ends. Raises RequestTooLargeError, and EnvironmentProblem where trying again does not help.
+        the work ends. Raises RefusedError, and EnvironmentProblem where trying again does not help.
         """
         spoiled = 0
         for attempt in range(1, self._patience.attempts + 1):
@@ -132,7 +143,7 @@ class Client:
                 return accept(self._ask(path, document))
             except ValueError as error:
                 spoiled += 1
-                reason, problem = f"the answer is not usable: {error}", _AgainError("")
+                reason, problem = f"the answer is not usable: {error}", _AgainError("", paid=True)
                 last = spoiled > 1
             except _AgainError as error:
                 reason, problem = str(error), error
@@ -140,6 +151,8 @@ class Client:
             wait = self._wait(attempt, problem.hint_s)
             if last or problem.hint_s > self._patience.longest_hint_s:
                 break
+            if problem.paid and self._pay_again is not None:
+                self._pay_again(tokens)
             self._clock.sleep(wait)
         asked = f" It asks for a wait of {problem.hint_s:.0f} s." if problem.hint_s else ""
         raise EnvironmentProblem(
@@ -151,11 +164,13 @@ class Client:
         return error.nobody_home and not self._answered
 
     def _wait(self, attempt: int, hint_s: float) -> float:
-        """What the server asks for, else twice as long each time; a part of it by chance, so that many do not meet."""
-        if hint_s:
-            return hint_s + self._clock.jitter()
+        """Twice as long each time, and not less than the server asks for; a part by chance, so that many do not meet.
+
+        A server that always asks for a second only would else use up all attempts in a few.
+        """
         longest: float = min(self._patience.longest_wait_s, self._patience.first_wait_s * 2 ** (attempt - 1))
-        return longest * (0.5 + self._clock.jitter() / 2)
+        jitter = self._clock.jitter()
+        return max(longest * (0.5 + jitter / 2), hint_s + jitter if hint_s else 0.0)
 
     def _keep_pace(self, tokens: int) -> None:
         """Waits until a request of so many tokens fits into the minute."""
@@ -189,12 +204,14 @@ class Client:
         except urllib.error.URLError as error:
             raise self._unreachable(error.reason) from None
         except (OSError, http.client.HTTPException) as error:
-            raise self._unreachable(error) from None
+            # The request has been sent: a failure until then is a URLError.
+            raise self._unreachable(error, paid=True) from None
         self._answered = True
         try:
             return json.loads(data)
-        except ValueError:
-            raise _AgainError(f"the answer is no JSON: {self._clean(data[:200].decode('utf-8', 'replace'))}") from None
+        except (ValueError, RecursionError):
+            start = self._clean(data[:200].decode("utf-8", "replace"))
+            raise _AgainError(f"the answer is no JSON: {start}", paid=True) from None
 
     def _read(self, response: Any) -> bytes:
         """The whole answer, within the time and the size that an answer may have."""
@@ -210,10 +227,10 @@ class Client:
                 raise TimeoutError("the answer takes too long")
         expected = response.headers.get("Content-Length")
         if expected is not None and expected.isdigit() and size < int(expected):
-            raise _AgainError("the connection broke off in the middle of the answer")
+            raise _AgainError("the connection broke off in the middle of the answer", paid=True)
         return b"".join(parts)
 
-    def _unreachable(self, reason: object) -> Exception:
+    def _unreachable(self, reason: object, *, paid: bool = False) -> Exception:
         """What a failure below HTTP means."""
         if isinstance(reason, ssl.SSLCertVerificationError):
             return EnvironmentProblem(
@@ -221,11 +238,11 @@ class Client:
                 "Set SSL_CERT_FILE to your own authority's file, if it is one.",
             )
         if isinstance(reason, TimeoutError):
-            return _AgainError(f"no answer within {self._timeout_s:g} s", nobody_home=True)
+            return _AgainError(f"no answer within {self._timeout_s:g} s", nobody_home=True, paid=paid)
         # Refused, unknown or unroutable at once; not a connection that was there and broke.
         broke = isinstance(reason, ConnectionResetError | BrokenPipeError | http.client.HTTPException)
         words = self._clean(str(reason)) or type(reason).__name__
-        return _AgainError(f"the connection failed: {words}", nobody_home=not broke)
+        return _AgainError(f"the connection failed: {words}", nobody_home=not broke, paid=paid)
 
     def _refusal(self, status: int, headers: Message, body: bytes) -> Exception:  # noqa: PLR0911 a status a line
         """What a status that is not 200 means."""
@@ -246,8 +263,8 @@ class Client:
             return EnvironmentProblem(what, "The account's quota or credit is spent; what is embedded already is kept.")
         if status == 404:
             return EnvironmentProblem(what, "Check the model's name and the base URL (it usually ends with /v1).")
-        if status == 413 or (status in (400, 422) and _is_about_size(said)):
-            return RequestTooLargeError(what)
+        if status in (400, 413, 422):
+            return RefusedError(what, too_large=status == 413 or _is_about_size(said))
         if status in (408, 409, 425, 429) or status >= 500:
             return _AgainError(f"the server says {status}: {self._clean(said)}", hint_s=self._hint(headers))
         return EnvironmentProblem(what, "The server refuses this request; another attempt would not change that.")
@@ -304,7 +321,7 @@ def _error_of(body: bytes) -> tuple[str, str]:
     """The words and the code of an error, in the forms that servers use; the bare text where it is no JSON."""
     try:
         document = json.loads(body)
-    except ValueError:
+    except (ValueError, RecursionError):
         return body.decode("utf-8", "replace"), ""
     if not isinstance(document, dict):
         return str(document), ""
@@ -319,5 +336,6 @@ def _is_about_size(words: str) -> bool:
     """Whether a refusal is about how much was sent at once, or about a text that is too long."""
     lower = words.lower()
     much = ("too large", "too many", "too long", "maximum", "exceed", "at most", "limit", "longer than")
-    of = ("token", "batch", "input", "length", "context", "payload", "request")
-    return any(word in lower for word in much) and any(word in lower for word in of)
+    of = ("token", "batch", "length", "context", "payload", "too long", "too large")
+    policy = any(word in lower for word in ("policy", "policies", "safety", "moderation", "filter"))
+    return not policy and any(word in lower for word in much) and any(word in lower for word in of)

@@ -6,7 +6,7 @@ Heavy packages are imported where a model is opened; whether it can be opened is
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple, Protocol
@@ -19,10 +19,13 @@ from quarry_harness.models.registry import API_KINDS, EXTRAS, Limits, Model
 
 ROLES = ("query", "document")
 _OF_THE_HUB = ("static", "sentence-transformers", "cross-encoder")
+# Who cuts a text that is longer than max_tokens. SERVER: it is sent whole. NOBODY: its tokenizer is not on this
+# machine, so where to cut is not known, and it is not sent at all.
+HERE, SERVER, NOBODY = CUTS = ("here", "server", "nobody")
 
 
 class OutOfMemory(Exception):
-    """A batch does not fit, in memory or in a request; half of it may."""
+    """A batch does not fit into memory, or a server refuses it; half of it may do."""
 
 
 class Embedder(Protocol):
@@ -30,6 +33,7 @@ class Embedder(Protocol):
 
     dimension: int
     max_tokens: int  # longer texts are cut; 0: no limit
+    cuts: str  # who cuts them: one of CUTS
     limits: Limits  # of one batch
     similarity: str  # "cosine", and then vectors have length 1, or "dot"
 
@@ -54,9 +58,10 @@ class Embedder(Protocol):
         """
 
 
-def open_embedder(model: Model) -> Embedder:
+def open_embedder(model: Model, pay_again: Callable[[int], None] | None = None) -> Embedder:
     """Returns the model ready to embed; weights are loaded when the first text is.
 
+    pay_again: told of the tokens of what is sent once more after an attempt that may cost; may refuse by raising.
     Raises EnvironmentProblem where a package, a key or the model is not to be had, UsageError for a model that gives
     no vectors.
     """
@@ -77,7 +82,7 @@ def open_embedder(model: Model) -> Embedder:
     if model.kind in API_KINDS:
         from quarry_harness.models.api import ApiEmbedder
 
-        return ApiEmbedder(model)
+        return ApiEmbedder(model, pay_again=pay_again)
     if model.kind == "precomputed":
         from quarry_harness.models.precomputed import PrecomputedVectors
 
@@ -129,4 +134,11 @@ def _cached(model: Model) -> bool:
 def unit_length(vectors: NDArray[np.float32]) -> NDArray[np.float32]:
     """Returns the rows divided by their length; a row of zeros, which has no direction, stays one."""
     lengths = np.linalg.norm(vectors.astype(np.float64), axis=1, keepdims=True)
-    return (vectors / np.where(lengths > 0, lengths, 1.0)).astype(np.float32)
+    with np.errstate(invalid="ignore"):  # what is infinite becomes NaN, and is refused by name
+        return (vectors / np.where(lengths > 0, lengths, 1.0)).astype(np.float32)
+
+
+def text_name(text: str, role: str) -> str:
+    """Returns what a text is called in a message: a document by its first line, which is its path and name."""
+    words = " ".join(text.split("\n", 1)[0].split())
+    return f"the {role} {words[:120]!r}"

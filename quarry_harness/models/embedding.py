@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from quarry_harness.errors import EnvironmentProblem, InvalidInputError
 from quarry_harness.models import Plan
-from quarry_harness.models.embedders import Embedder, OutOfMemory
+from quarry_harness.models.embedders import NOBODY, SERVER, Embedder, OutOfMemory, text_name
 from quarry_harness.types import Progress
 from quarry_harness.vectors import VectorStore, key_of
 
@@ -49,9 +49,8 @@ def plan(embedder: Embedder, texts: Sequence[str], role: str, store: VectorStore
     wanted = keys(embedder, texts, role)
     positions, counts = _missing(embedder, texts, role, store, wanted, seen)
     seen.update(wanted[i] for i in positions)
-    tokens = _sent(embedder, counts)
-    cut = int(np.count_nonzero(tokens < counts))
-    return Plan(len(counts), int(tokens.sum()), int(counts.max(initial=0)), cut, embedder.token_count)
+    tokens = int(_sent(embedder, counts).sum())
+    return Plan(len(counts), tokens, int(counts.max(initial=0)), _too_long(embedder, counts), embedder.token_count)
 
 
 def keys(embedder: Embedder, texts: Sequence[str], role: str) -> list[bytes]:
@@ -65,8 +64,7 @@ def keys(embedder: Embedder, texts: Sequence[str], role: str) -> list[bytes]:
 
 def count_cut(embedder: Embedder, store: VectorStore, rows: NDArray[np.int64]) -> int:
     """Returns how many of these rows' texts are longer than the model takes."""
-    counts = store.tokens(rows)
-    return int(np.count_nonzero(_sent(embedder, counts) < counts))
+    return _too_long(embedder, store.tokens(rows))
 
 
 def embed_missing(
@@ -83,7 +81,8 @@ def embed_missing(
     embedder's limits of texts and of tokens, padding counted, and is on the disk before the next is begun. Where a
     batch does not fit into memory, it and all later ones are halved. progress is told of tokens.
 
-    Raises InvalidInputError for an empty text, before anything is embedded; EnvironmentProblem for a vector that is
+    Raises, before anything is embedded, InvalidInputError for an empty text, and EnvironmentProblem for one that is
+    too long where nobody can cut it. Raises EnvironmentProblem for a vector that is
     none (another shape, NaN, infinite, zero, or not of length 1 where the model says so), after its batch's other
     vectors are kept, for a text that does not fit alone, and what spend and the embedder raise.
     """
@@ -107,7 +106,7 @@ def embed_missing(
         except OutOfMemory as error:
             if len(some) == 1:
                 raise EnvironmentProblem(
-                    f"{_name(some[0], role)}: {error}, though it is alone.",
+                    f"{text_name(some[0], role)}: {error}, though it is alone.",
                     "A smaller number of tokens (--max-tokens) or a machine with more memory may do.",
                 ) from error
             budget = len(some) * longest // 2
@@ -147,12 +146,25 @@ def _missing(
         counts.append(embedder.count_tokens(embedder.prepare(some, role)))
     tokens = np.concatenate(counts)
     order = np.argsort(-tokens, kind="stable")
-    return positions[order], tokens[order]
+    positions, tokens = positions[order], tokens[order]
+    if embedder.cuts == NOBODY and (number := _too_long(embedder, tokens)):
+        raise EnvironmentProblem(
+            f"{embedder.describe().get('name')}: {number} of {len(tokens)} texts may be longer than"
+            f" {embedder.max_tokens} tokens and cannot be cut, since the model's tokenizer is not on this machine; the"
+            f" longest is {text_name(texts[positions[0]], role)} ({tokens[0]} tokens, {embedder.token_count}).",
+            "Install it: pip install 'quarry-harness[api]', and name the tokenizer in a TOML file of the model"
+            " (docs/models.md, A server); or let no limit be set.",
+        )
+    return positions, tokens
 
 
 def _sent(embedder: Embedder, counts: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Returns how many tokens of each text the model sees."""
-    return np.minimum(counts, embedder.max_tokens) if embedder.max_tokens else counts
+    """Returns how many tokens of each text are given to the model, or sent to its server."""
+    return np.minimum(counts, embedder.max_tokens) if embedder.max_tokens and embedder.cuts != SERVER else counts
+
+
+def _too_long(embedder: Embedder, counts: NDArray[np.int64]) -> int:
+    return int(np.count_nonzero(counts > embedder.max_tokens)) if embedder.max_tokens else 0
 
 
 def _checked(
@@ -163,10 +175,10 @@ def _checked(
     if vectors.shape != (len(texts), store.dimension):
         raise EnvironmentProblem(
             f"{name}: vectors of shape {vectors.shape} came back for {len(texts)} texts of {store.dimension} dimensions"
-            f"; the first is {_name(texts[0], role)}.",
+            f"; the first is {text_name(texts[0], role)}.",
             "Check the model's dimension, and that server and model are the ones meant.",
         )
-    with np.errstate(over="ignore"):
+    with np.errstate(over="ignore", invalid="ignore"):
         kept = vectors.astype(store.dtype)
     lengths = np.linalg.norm(vectors.astype(np.float64), axis=1)
     faults = {
@@ -182,13 +194,7 @@ def _checked(
     first = int(np.flatnonzero(bad)[0])
     fault = next(words for words, where in faults.items() if where[first])
     return ~bad, EnvironmentProblem(
-        f"{name}: the vector of {_name(texts[first], role)} cannot be used: {fault}"
+        f"{name}: the vector of {text_name(texts[first], role)} cannot be used: {fault}"
         f" ({np.count_nonzero(bad)} of {len(bad)} in its batch).",
         "The batch's other vectors are kept. Check the model and its dtype; a score would be meaningless.",
     )
-
-
-def _name(text: str, role: str) -> str:
-    """What a text is called in a message: a document by its first line, which is its path and name."""
-    words = " ".join(text.split("\n", 1)[0].split())
-    return f"the {role} {words[:120]!r}"

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quarry_harness.errors import InvalidInputError
-from quarry_harness.models.embedders import unit_length
+from quarry_harness.models.embedders import HERE, unit_length
 from quarry_harness.models.registry import Model
 from quarry_harness.models.tokens import Estimate
 
@@ -25,10 +25,13 @@ class PrecomputedVectors:
 
     token_count = Estimate.how
     max_tokens = 0
+    cuts = HERE
 
     def __init__(self, model: Model) -> None:
         self._model = model
         self._file = Path(model.model)
+        if not self._file.is_file():
+            raise InvalidInputError(f"{self._file}: there is no such file of vectors.")
         ids_file = Path(model.ids) if model.ids else self._file.with_suffix(".ids")
         if self._file.suffix == ".npy":
             ids, self._vectors = _from_npy(self._file, ids_file)

@@ -21,6 +21,7 @@ from quarry_harness.resources import resource
 KINDS = ("lexical", "static", "sentence-transformers", "openai", "voyage", "precomputed", "cross-encoder")
 API_KINDS = ("openai", "voyage")
 DTYPES = ("float32", "bfloat16", "float16")
+MAX_DIMENSION = 1_000_000
 # The extra that installs a kind's packages, and the packages; "" where the base install has all.
 _MODELS = ("models", ("sentence_transformers", "torch"))
 EXTRAS = {"static": ("static", ("model2vec",)), "sentence-transformers": _MODELS, "cross-encoder": _MODELS}
@@ -37,8 +38,16 @@ _TAKES: Mapping[str, tuple[str, ...]] = {
     "precomputed": ("dimension",),
     "cross-encoder": ("dtype", "max_tokens", "revision", "trust_remote_code"),
 }
+# No number of a model is larger; NaN and infinity are not smaller.
+_MOST = 2**31 - 1
+# Of some fields the ends of what they may be.
+_RANGES = {
+    "dimension": (0, MAX_DIMENSION),
+    "timeout_s": (0.001, 86_400),
+    "price_usd": (0, 1_000_000),
+}
 _SERVABLE = ("static", "sentence-transformers", *API_KINDS)
-_CHOICES = {"kind": KINDS, "similarity": ("cosine", "dot"), "truncate": ("server", "client"), "dtype": DTYPES}
+_CHOICES = {"kind": KINDS, "similarity": ("cosine", "dot"), "truncate": ("client", "server"), "dtype": DTYPES}
 _OWN = (
     "Your own: a TOML file, a folder, OWNER/NAME of the hub, a .parquet or .npy file of vectors,"
     " or any name with --base-url."
@@ -95,7 +104,7 @@ class Model:
     base_url: str = ""
     key_env: str = ""
     tokenizer: str = ""  # "tiktoken:ENCODING", or a hub id or folder that has a tokenizer.json
-    truncate: str = "server"  # who cuts a text that is too long for an API
+    truncate: str = "client"  # who cuts a text for an API that is longer than max_tokens; "server": it does, there
     server_truncates_vectors: bool = False  # the API gives another dimension on request; else it is cut here
     limits: Limits = Limits()
     timeout_s: float = 300.0
@@ -238,9 +247,12 @@ def _from_file(path: Path) -> Model:
         raise InvalidInputError(f"{path}: {error}", "docs/models.md has an example.") from None
     table.setdefault("name", path.stem)
     model = _model(table, str(path))
+    if not model.model and model.kind != "lexical":
+        raise InvalidInputError(f"{path}: the field `model` is missing.", "docs/models.md says what a field means.")
     prompts = {"query": model.query_prompt, "document": model.document_prompt}
     asked = {role: text for role, text in prompts.items() if text is not None}
-    return replace(model, model=_beside(model.model, path), ids=_beside(model.ids, path), asked=asked)
+    weights, ids, tokenizer = (_beside(name, path) for name in (model.model, model.ids, model.tokenizer))
+    return replace(model, model=weights, ids=ids, tokenizer=tokenizer, asked=asked)
 
 
 def _beside(name: str, file: Path) -> str:
@@ -250,7 +262,7 @@ def _beside(name: str, file: Path) -> str:
 
 
 def _is_count(value: Any) -> bool:
-    return type(value) is int and value >= 0
+    return type(value) is int and 0 <= value <= _MOST
 
 
 # By a field's type in Model: whether a value of the TOML file can be one.
@@ -259,7 +271,7 @@ _FITS: Mapping[str, Callable[[Any], bool]] = {
     "str | None": lambda value: isinstance(value, str),
     "bool": lambda value: isinstance(value, bool),
     "int": _is_count,
-    "float": lambda value: type(value) in (int, float) and value >= 0,
+    "float": lambda value: type(value) in (int, float) and 0 <= value <= _MOST,
     "tuple[int, ...]": lambda value: isinstance(value, list) and all(map(_is_count, value)),
     "tuple[str, ...]": lambda value: isinstance(value, list) and all(isinstance(item, str) for item in value),
     "Mapping[str, str]": lambda value: isinstance(value, dict) and all(isinstance(s, str) for s in value.values()),
@@ -278,11 +290,14 @@ def _model(table: Mapping[str, Any], place: str) -> Model:
     for key, value in table.items():
         if key not in known:
             raise InvalidInputError(f"{place}: '{key}' is no field of a model.", f"Fields: {', '.join(known)}.")
-        if not _FITS[str(known[key].type)](value):
+        low, high = _RANGES.get(key, (0, _MOST))
+        number = type(value) in (int, float)
+        if not _FITS[str(known[key].type)](value) or (number and not low <= value <= high):
             raise InvalidInputError(f"{place}: {key} cannot be {value!r}.", "docs/models.md says what a field means.")
         values[key] = tuple(value) if isinstance(value, list) else Limits(**value) if key == "limits" else value
     if not values.get("name"):
         raise InvalidInputError(f"{place}: the model has no name.")
+    _check_key_env(str(values.get("key_env", "")))
     for key, choices in _CHOICES.items():
         if values.get(key, choices[0]) not in choices:
             raise InvalidInputError(f"{place}: {key} is '{values[key]}'.", f"One of: {', '.join(choices)}.")
@@ -303,9 +318,12 @@ def _with_options(model: Model, options: Options) -> Model:
                 f"{model.name} is {model.kind} and takes no --{f.name.replace('_', '-')}.",
                 f"It takes: {', '.join(f'--{name}' for name in _TAKES[model.kind]) or 'none'}.".replace("_", "-"),
             )
+    _check_key_env(options.key_env or "")
     prompts = {"query": options.query_prompt, "document": options.document_prompt}
     asked = dict(model.asked) | {role: text for role, text in prompts.items() if text is not None}
     model = replace(model, asked=asked)
+    if options.max_tokens not in (None, model.max_tokens):
+        model = replace(model, truncate="client")  # a server cuts at its own limit, and not at the user's
     for name in ("key_env", "dtype", "max_tokens", "revision", "trust_remote_code"):
         value = getattr(options, name)
         if value is not None:
@@ -317,19 +335,29 @@ def _with_options(model: Model, options: Options) -> Model:
     return replace(model, limits=_LIMITS.get(model.kind, Limits())) if model.limits == Limits() else model
 
 
+def _check_key_env(name: str) -> None:
+    """Raises UsageError for what is no variable's name, without showing it: it may be the key itself."""
+    if name and not (name.isascii() and name.isidentifier()):
+        raise UsageError(
+            "The name of the variable that holds the key is none.",
+            "Put the key into a variable, and name that: --key-env MY_KEY, or key_env in a TOML file.",
+        )
+
+
 def _served(model: Model, base_url: str) -> Model:
     """A model as another server gives it: no key of its provider's goes there, and nothing is known of limits."""
     if model.kind in API_KINDS and model.base_url:
         return replace(model, base_url=base_url, key_env="")
     limits = model.limits if model.kind in API_KINDS else _LIMITS["openai"]
     kind = model.kind if model.kind in API_KINDS else "openai"
-    return replace(model, kind=kind, base_url=base_url, key_env="", limits=limits)
+    tokenizer = model.tokenizer or model.model
+    return replace(model, kind=kind, base_url=base_url, key_env="", limits=limits, tokenizer=tokenizer)
 
 
 def _with_dimension(model: Model, asked: int | None) -> Model:
     if asked is None:
         return replace(model, output_dimension=model.dimension)
-    if asked < 1:
+    if not 1 <= asked <= MAX_DIMENSION:
         raise UsageError(f"{asked} is no dimension.")
     if not model.dimension and model.kind in API_KINDS:
         return replace(model, dimension=asked, output_dimension=asked)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from quarry_harness.models.embedders import unit_length
+from quarry_harness.models.embedders import HERE, unit_length
 from quarry_harness.models.hub_files import HubModel
 from quarry_harness.models.registry import Model
 from quarry_harness.models.tokens import EXACT, Tokenizers
@@ -19,6 +19,7 @@ class StaticEmbedder:
     """A model2vec model from a folder or the hub. Raises EnvironmentProblem where it is not to be had."""
 
     token_count = EXACT
+    cuts = HERE
 
     def __init__(self, model: Model) -> None:
         from model2vec import StaticModel

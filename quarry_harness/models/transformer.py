@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quarry_harness.errors import EnvironmentProblem
-from quarry_harness.models.embedders import OutOfMemory, unit_length
+from quarry_harness.models.embedders import HERE, OutOfMemory, unit_length
 from quarry_harness.models.hub_files import HubModel
 from quarry_harness.models.registry import Model
 from quarry_harness.models.tokens import EXACT, Estimate
@@ -26,6 +26,8 @@ class TransformerEmbedder:
     Its settings come from its small files; the weights are loaded with the first text, or where the files do not tell
     the dimension or the longest text.
     """
+
+    cuts = HERE
 
     def __init__(self, model: Model) -> None:
         self._model = model

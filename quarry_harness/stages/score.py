@@ -92,7 +92,8 @@ class RunFile:
         words = line.decode("utf-8", "replace").split()
         try:
             query, _, document, _, score, tag = words
-            value = float(score)
+            # Digits of other scripts and 1_000 are numbers to python, and to no other reader of a run.
+            value = float(score if score.isascii() and "_" not in score else "")
         except ValueError:
             raise InvalidInputError(f"{self.file}:{number}: not a line of a TREC run.", _FORM) from None
         if not math.isfinite(value):
@@ -126,6 +127,7 @@ def score(
     with Store.open(workspace) as store:
         revisions = require_resolved(store, image, profile, accept_missing=accept_missing)
         described: dict[str, object] = {"name": name, "kind": "the run of another system", "sha256": run.sha256}
+        described |= {"one_score_for_all": "no result"}  # a run that was measured without this rule is another one
         identity = identity_of(store, described, image, profile, 0, revisions)
         run_id = run_name(name, image, profile, identity)
         if run_is_whole(store, workspace, run_id):
@@ -190,9 +192,9 @@ def _rank(
             listing = Listing.of(store.corpus(revision.id))
         place = {name: position for position, name in enumerate(listing.ids)}
         rankings = [ranking_of(run, written.get(query.query_id, ()), place, unknown) for query in group]
-        yield Ranked(
-            revision, group, listing, [NO_RESULT if is_constant(r.scores, len(place)) else r for r in rankings]
-        )
+        # Here and not in ranking_of, by which a run of ours that is re-ranked is read: its results are candidates.
+        rankings = [NO_RESULT if is_constant(ranking.scores, len(place)) else ranking for ranking in rankings]
+        yield Ranked(revision, group, listing, rankings)
     progress(len(groups), len(groups), "corpora compared")
 
 
