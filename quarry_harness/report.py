@@ -54,7 +54,8 @@ def evaluation(result: Mapping[str, Any]) -> str:
 
 def few_clusters(clusters: int, by: str, enough: int) -> list[str]:
     """Returns the warning that an interval stands on fewer clusters than are enough, or nothing."""
-    return [f"only {clusters} {by}s: too few for intervals and p to be trusted"] if clusters < enough else []
+    several = "" if clusters == 1 else "s"
+    return [f"only {clusters} {by}{several}: too few for intervals and p to be trusted"] if clusters < enough else []
 
 
 def selected_words(run: Mapping[str, Any]) -> str:

@@ -262,7 +262,7 @@ def test_the_output_names_test_seed_resamples_and_clusters(tmp_path: Path, quarr
     text = quarry(*arguments).out
     for words in ("500", "seed 3", "paired permutation test", "cluster bootstrap", "Holm over the 8 tests"):
         assert words in text
-    assert "only 1 repos: too few" in text
+    assert "only 1 repo: too few" in text
     document = quarry(*arguments, "--json").json
     assert (document["by"], document["clusters"], document["resamples"], document["seed"]) == ("repo", 1, 500, 3)
     assert len(document["rows"]) == 16

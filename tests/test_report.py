@@ -113,6 +113,14 @@ def test_other_means_are_those_of_the_evaluation(demo_workspace: Path) -> None:
     assert line in evaluation(result)
 
 
+def test_the_text_of_an_evaluation_warns_of_few_tasks(demo_workspace: Path) -> None:
+    """A regression: the interval of one task, 75.0-75.0, was printed like any other."""
+    result = open_runs(demo_workspace, [], None)[0].result
+    assert "too few" not in evaluation(result)
+    few = evaluation(result | {"intervals": result["intervals"] | {"clusters": 1}})
+    assert "only 1 task: too few for intervals and p to be trusted" in few
+
+
 def test_groups_are_in_order_and_leave_out_queries_without_gold(tmp_path: Path) -> None:
     document = made(tmp_path)
     assert [(group["label"], group["queries"], group["tasks"]) for group in document["corpus_chunks"]] == [
@@ -341,20 +349,24 @@ def test_a_browsed_query_has_the_ranks_of_the_run(demo_workspace: Path) -> None:
                 assert document["places"][query["hits"][0][rank - 1]] == document["places"][place]
 
 
-def test_a_gold_unit_has_the_source_of_the_chunk_it_was_resolved_to(workspace: Path) -> None:
+@pytest.mark.parametrize("found", [True, False])
+def test_a_gold_unit_has_the_source_of_the_chunk_it_was_resolved_to(workspace: Path, found: bool) -> None:
     """A regression: the source was looked up by the lines of the label, and a unit of a weaker tier had none."""
     (run,) = open_runs(workspace, [], None)
     rows = run.rows.to_pylist()
     place = next(i for i, row in enumerate(rows) if row["gold_ranks"] and row["gold_ranks"][0] > 5)
     head, _, end = rows[place]["gold_unit_keys"][0].rpartition("-")
     rows[place]["gold_unit_keys"][0] = f"{head}-{int(end) + 1}"
+    rows[place]["gold_ranks"][0] *= found
     changed = replace(run, rows=pa.Table.from_pylist(rows, schema=run.rows.schema))
-    document = browse(workspace, [changed])
-    (query,) = (query for query in document["queries"] if query["id"] == rows[place]["query_id"])
-    *_, source = document["places"][query["gold"][0][0]]
-    assert source >= 0
-    assert document["left_out"]["sources_missing"] == 0
-    assert document == browse(workspace, [run])
+    documents = [browse(workspace, [one]) for one in (changed, run)]
+    query, before = (
+        next(query for query in document["queries"] if query["id"] == rows[place]["query_id"]) for document in documents
+    )
+    (where, *_), (where_before, *_) = query["gold"][0], before["gold"][0]
+    assert documents[0]["places"][where] == documents[1]["places"][where_before]
+    assert documents[0]["places"][where][-1] >= 0
+    assert documents[0]["left_out"]["sources_missing"] == 0
 
 
 def test_an_unresolved_label_is_no_source_that_is_missing(tmp_path: Path) -> None:

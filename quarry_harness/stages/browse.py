@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from quarry_harness.stages.compare import KeptRun, common, units_of
-from quarry_harness.stages.hits import Document, Hit, Place, places, top_hits
+from quarry_harness.stages.hits import Document, Hit, Place, gold_chunks, places, top_hits
 from quarry_harness.stages.survey import NO_GOLD, OUTCOMES, outcomes
 
 
@@ -32,21 +32,23 @@ def browse(workspace: Path, runs: Sequence[KeptRun], limits: Limits | None = Non
     each run the places of its best results; outcomes: of each run a number of `outcomes`. places: [path, name, start
     line, end line, number of its source or -1]. sources: [text, lines that were cut off]. left_out: what did not fit
     (queries, sources) and what the workspace does not have (sources_missing). The place of a gold unit is that of the
-    chunk it was resolved to, as far as a run has found it. Raises what `places` raises.
+    chunk it was resolved to in the first run. Raises what `places` raises.
     """
     limits = limits or Limits()
     tables = common(runs)
     worst = [outcomes(table, units_of(table))[1] for table in tables]
     rows = [table.to_pylist() for table in tables]
     ids = {row["query_id"] for row in rows[0]}
-    gold = [{row["query_id"]: row["gold_ranks"] for row in column} for column in rows]
-    hits = [top_hits(run.folder, limits.hits, ids, ranks) for run, ranks in zip(runs, gold, strict=True)]
+    gold = {row["query_id"]: row["gold_ranks"] for row in rows[0]}
+    hits = [top_hits(run.folder, limits.hits, ids, {} if i else gold) for i, run in enumerate(runs)]
+    chunks = gold_chunks(runs[0].folder)
     shelf = _Shelf(limits)
     queries: list[dict[str, Any]] = []
     spent = 0
     for several in zip(*rows, strict=True):
         place = len(queries)
-        entry = _entry(several, [column[place] for column in worst], hits, runs, shelf, limits.hits)
+        own = chunks.get(several[0]["query_id"], [])
+        entry = _entry(several, [column[place] for column in worst], hits, runs, own, shelf, limits.hits)
         spent += len(json.dumps(entry))
         if spent + shelf.bytes > limits.query_bytes:
             break
@@ -77,6 +79,7 @@ def _entry(
     worst: Sequence[str],
     hits: Sequence[dict[str, list[Hit]]],
     runs: Sequence[KeptRun],
+    chunks: Collection[str],
     shelf: _Shelf,
     top: int,
 ) -> dict[str, Any]:
@@ -85,6 +88,7 @@ def _entry(
     ranks = [dict(zip(other["gold_unit_keys"], other["gold_ranks"], strict=True)) for other in rows]
     profiles = [str(run.result.get("profile")) for run in runs]
     found = [ranked.get(row["query_id"], []) for ranked in hits]
+    resolved = _resolved(row, found[0], chunks)
     gold = zip(row["gold_unit_keys"], row["gold_relevances"], row["gold_kinds"], strict=True)
     return {
         "id": row["query_id"],
@@ -95,7 +99,7 @@ def _entry(
         "chunks": [other["corpus_chunks"] for other in rows],
         "gold": [
             [
-                shelf.number(*_resolved(key, at, ranks, found, profiles), 1, wanted=bool(kind)),
+                shelf.number((*at, resolved.get(key, gold_document(key))), profiles[0], 1, wanted=bool(kind)),
                 int(relevance == "ESSENTIAL"),
                 int(bool(kind)),
                 [own.get(key, 0) for own in ranks],
@@ -114,22 +118,31 @@ def _entry(
     }
 
 
-def _resolved(
-    key: str,
-    at: tuple[str, str],
-    ranks: Sequence[dict[str, int]],
-    found: Sequence[Sequence[Hit]],
-    profiles: Sequence[str],
-) -> tuple[Document, str]:
-    """The chunk that a gold unit was resolved to, with its profile: what stands at its rank in a run that found it.
+def _resolved(row: Mapping[str, Any], found: Sequence[Hit], chunks: Collection[str]) -> dict[str, str]:
+    """Unit key -> the document it was resolved to in one run, as far as the run's files tell.
 
-    Where none did, what the label says, which a weaker tier than `exact` may have resolved to other lines.
+    found: the query's results, chunks: the documents of its qrels. What a run has found stands at its rank. Of the
+    others a label that is a document's id was resolved to it; one that a weaker tier resolved was resolved to the one
+    document of its path and name that is left, or to the only one that is left. Units with one number share a chunk.
     """
-    for own, hits, profile in zip(ranks, found, profiles, strict=True):
-        rank = own.get(key, 0)
-        if document := next((hit.document for hit in hits if hit.rank == rank), None):
-            return (*at, document), profile
-    return (*at, gold_document(key)), profiles[0]
+    at_rank = {hit.rank: hit.document for hit in found}
+    documents: dict[int, str] = {}  # by the number of gold_documents
+    labels: dict[int, list[str]] = defaultdict(list)
+    columns = (row[f"gold_{name}"] for name in ("unit_keys", "documents", "ranks", "kinds"))
+    units = [(key, number, rank) for key, number, rank, kind in zip(*columns, strict=True) if kind]
+    for key, number, rank in units:
+        labels[number].append(gold_document(key))
+        if rank in at_rank:
+            documents[number] = at_rank[rank]
+        elif labels[number][-1] in chunks:
+            documents.setdefault(number, labels[number][-1])
+    for number in sorted(labels.keys() - documents.keys()):
+        left = [document for document in chunks if document not in documents.values()]
+        heads = {label.rpartition(":")[0] for label in labels[number]}
+        alike = [document for document in left if document.rpartition(":")[0] in heads]
+        if len(alike) == 1 or len(left) == 1:
+            documents[number] = (alike or left)[0]
+    return {key: documents[number] for key, number, _ in units if number in documents}
 
 
 class _Shelf:

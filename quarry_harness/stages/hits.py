@@ -15,6 +15,7 @@ from quarry_harness.store import Store, is_workspace
 
 # A document's id, decoded: `path:name:start-end`, and which one of several that are alike.
 _DOCUMENT = re.compile(r"(?P<place>.*):(?P<start>\d+)-(?P<end>\d+)(?:~(?P<nth>\d+))?", re.DOTALL)
+_UNRESOLVED = re.compile(r"unresolved:\d+")  # what qrels have for a unit that nobody can retrieve
 _LINE = 2**31  # lines are 32 bits wide in the store
 
 
@@ -62,6 +63,23 @@ def top_hits(
     except (OSError, ValueError) as error:
         raise InvalidInputError(f"{path}:{number}: not a TREC run ({error}).", "Run quarry eval again.") from error
     return {query: sorted(ranked) for query, ranked in hits.items()}
+
+
+def gold_chunks(folder: Path) -> dict[str, list[str]]:
+    """Returns query id -> the documents that its resolved gold units are, from the qrels.trec of a run folder.
+
+    Raises InvalidInputError where the file cannot be read.
+    """
+    path = folder / "qrels.trec"
+    found: dict[str, list[str]] = defaultdict(list)
+    try:
+        for line in path.read_text("utf-8").splitlines():
+            query, _, document, _ = line.split()
+            if not _UNRESOLVED.fullmatch(document):
+                found[unquote(query)].append(unquote(document))
+    except (OSError, ValueError) as error:
+        raise InvalidInputError(f"{path}: not TREC qrels ({error}).", "Run quarry eval again.") from error
+    return found
 
 
 def places(workspace: Path, wanted: Iterable[Document], profile: str) -> dict[Document, Place]:

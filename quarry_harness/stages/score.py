@@ -192,15 +192,17 @@ def _rank(
             listing = Listing.of(store.corpus(revision.id))
         place = {name: position for position, name in enumerate(listing.ids)}
         rankings = [ranking_of(run, written.get(query.query_id, ()), place, unknown) for query in group]
+        # Here and not in ranking_of, by which a run of ours that is re-ranked is read: its results are candidates.
+        rankings = [NO_RESULT if is_constant(ranking.scores, len(place)) else ranking for ranking in rankings]
         yield Ranked(revision, group, listing, rankings)
     progress(len(groups), len(groups), "corpora compared")
 
 
 def ranking_of(run: RunFile, forms: Sequence[str], place: Mapping[str, int], unknown: list[Line]) -> Ranking:
-    """Returns a query's ranking by score, then corpus order; none where the whole corpus has one score.
+    """Returns a query's ranking by score, then corpus order; what names no document is added to `unknown`.
 
-    forms: how the run writes the query's id. place: document id -> corpus position. What names no document is added to
-    `unknown`. Raises InvalidInputError where a document comes twice.
+    forms: how the run writes the query's id. place: document id -> corpus position. Raises InvalidInputError where a
+    document comes twice.
     """
     scores: dict[int, float] = {}
     for line in chain.from_iterable(map(run.lines, forms)):
@@ -214,8 +216,6 @@ def ranking_of(run: RunFile, forms: Sequence[str], place: Mapping[str, int], unk
             )
         else:
             scores[position] = line.score
-    if is_constant(np.array(list(scores.values())), len(place)):
-        return NO_RESULT
     positions = np.array(sorted(scores, key=lambda position: (-scores[position], position)), dtype=np.intp)
     return Ranking(positions, np.array([scores[position] for position in positions.tolist()]))
 
