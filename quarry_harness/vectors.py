@@ -4,7 +4,7 @@ A store is a folder of one model's vectors:
 
 identity.json    what the vectors depend on: the model's description, dimension and dtype
 00000.vectors    rows of float16 or float32, nothing else
-00000.index      16 bytes of header, then one frame a batch: how many rows, checksums, their keys and token counts
+00000.index      which batches of rows there are: shards.py
 00001.vectors    a shard is closed at SHARD_BYTES and the next one begun
 
 A killed process leaves at most one batch half written at the end; the next one that writes cuts it off. A batch whose
@@ -16,12 +16,7 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-import mmap
-import os
-import struct
-import zlib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -31,21 +26,12 @@ from filelock import FileLock, Timeout
 from numpy.typing import NDArray
 
 from quarry_harness.errors import EnvironmentProblem, InvalidInputError
+from quarry_harness.shards import HEADER, KEY, MAGIC, UNREADABLE, Shard, disk_problem, write, write_whole
 from quarry_harness.types import Check
 
 _LOG = logging.getLogger(__name__)
 DTYPES = ("float16", "float32")
 SHARD_BYTES = 1 << 30
-
-_KEY = np.dtype("S32")
-_HEADER = struct.Struct("<8sII")  # magic, dimension, bytes of a number
-_MAGIC = b"quarryv1"
-_FRAME = struct.Struct("<4sIII")  # magic, rows, crc32 of their vectors, crc32 of all else in the frame
-_ROWS = b"rows"
-# A frame without a body, which says that a batch is damaged: its shard and first row stand for rows and first checksum.
-_DEAD = b"dead"
-_UNREADABLE = 0xFFFFFFFF  # as a first row: whatever is behind the place up to which a shard's index can be read
-_TOKENS = np.dtype("<u4")
 
 
 def key_of(text: str, role: str) -> bytes:
@@ -54,115 +40,6 @@ def key_of(text: str, role: str) -> bytes:
     The role is part of it, since some models embed the same text differently as a query and as a document.
     """
     return hashlib.sha256(f"{role}\0{text}".encode("utf-8", "surrogatepass")).digest()
-
-
-@dataclass(frozen=True, slots=True)
-class _Frame:
-    """One batch: where its rows are in its shard, and whether its part of the index is whole."""
-
-    shard: int
-    start: int
-    keys: NDArray[np.bytes_]
-    tokens: NDArray[np.uint32]
-    vectors_crc: int
-    whole: bool
-
-
-class Shard:
-    """A pair of files. `frames` are its batches as far as its index can be read, `rows` how many rows they have."""
-
-    def __init__(self, folder: Path, number: int, dimension: int, dtype: np.dtype[Any]) -> None:
-        """Reads the index. Raises InvalidInputError where it is of another shape than the store's."""
-        self.number = number
-        self.vectors = folder / f"{number:05d}.vectors"
-        self.index = folder / f"{number:05d}.index"
-        self._dimension, self._dtype = dimension, dtype
-        self.frames: list[_Frame] = []
-        self.rows = 0
-        self.dead: set[tuple[int, int]] = set()  # (shard, first row) of batches known to be damaged
-        self.torn = ""  # why nothing behind `end` is read: "unfinished", "damaged", "" where nothing is there
-        self._map: NDArray[Any] | None = None
-        data = _mapped(self.index)
-        header = _HEADER.pack(_MAGIC, dimension, dtype.itemsize)
-        if data[: len(header)] != header:
-            raise InvalidInputError(
-                f"{self.index}: not an index of {dimension} x {dtype} vectors.",
-                "Delete its folder; what it held is embedded again.",
-            )
-        self.end = len(header)
-        self._read(data)
-
-    def _read(self, data: memoryview) -> None:
-        while self.end < len(data):
-            head = bytes(data[self.end : self.end + _FRAME.size]).ljust(_FRAME.size, b"\0")
-            magic, count, vectors_crc, crc = _FRAME.unpack(head)
-            size = count * (_KEY.itemsize + _TOKENS.itemsize) if magic == _ROWS else 0
-            body = data[self.end + _FRAME.size : self.end + _FRAME.size + size]
-            last = not any(data[self.end + _FRAME.size + size :])
-            whole = len(body) == size and crc == zlib.crc32(body, zlib.crc32(_FRAME.pack(magic, count, vectors_crc, 0)))
-            if magic not in (_ROWS, _DEAD) or len(body) < size or (last and not whole):
-                # The beginning of a batch and nothing behind it is what a kill leaves, or, with zeros behind it, a
-                # power cut; its vectors were whole before. Anything else is damage, and is left as it is.
-                begun = magic.rstrip(b"\0") in (magic[:0], *(m[:n] for m in (_ROWS, _DEAD) for n in range(1, 5)))
-                fits = magic != _ROWS or count in (0, self.unlisted())
-                self.torn = "unfinished" if begun and fits and (last or len(body) < size) else "damaged"
-                return
-            if magic == _DEAD and whole:
-                self.dead.add((count, vectors_crc))
-            elif magic == _ROWS:
-                split = count * _KEY.itemsize
-                keys, tokens = np.frombuffer(body[:split], _KEY), np.frombuffer(body[split:], _TOKENS)
-                self.frames.append(_Frame(self.number, self.rows, keys, tokens, vectors_crc, whole))
-                self.rows += count
-            self.end += _FRAME.size + size
-
-    def unlisted(self) -> int:
-        """Returns how many whole vectors there are behind those of the index."""
-        size = self.vectors.stat().st_size if self.vectors.exists() else 0
-        return max(0, size // (self._dimension * self._dtype.itemsize) - self.rows)
-
-    def sound(self, frame: _Frame) -> bool:
-        """Returns whether a batch is what was written: reads all of its vectors."""
-        rows = self.matrix()[frame.start : frame.start + len(frame.keys)]
-        return frame.whole and len(rows) == len(frame.keys) and zlib.crc32(rows.data) == frame.vectors_crc
-
-    def matrix(self) -> NDArray[Any]:
-        """Returns the rows, mapped into memory; fewer than `rows` where the file has been cut off."""
-        size = self.vectors.stat().st_size if self.vectors.exists() else 0
-        there = min(self.rows, size // (self._dimension * self._dtype.itemsize))
-        if self._map is None or len(self._map) != there:
-            data = _mapped(self.vectors)[: there * self._dimension * self._dtype.itemsize] if there else b""
-            self._map = np.frombuffer(data, self._dtype).reshape(there, self._dimension)
-        return self._map
-
-    def append(self, keys: NDArray[np.bytes_], tokens: NDArray[np.uint32], vectors: NDArray[Any]) -> _Frame:
-        """Writes a batch behind the last one, over what a killed process has left; durable on return."""
-        vectors_crc = zlib.crc32(vectors.data)
-        body = keys.tobytes() + tokens.astype(_TOKENS).tobytes()
-        try:
-            _write(self.vectors, self.rows * self._dimension * self._dtype.itemsize, vectors.tobytes())
-        except OSError as error:
-            raise _disk_problem(self.vectors, error) from error
-        self._append_frame(_ROWS, len(keys), vectors_crc, body)
-        added = _Frame(self.number, self.rows, keys, tokens, vectors_crc, True)
-        self.frames.append(added)
-        self.rows += len(keys)
-        return added
-
-    def give_up(self, shard: int, start: int) -> None:
-        """Keeps that the batch that begins at row `start` of a shard is damaged, and known to be; durable on return."""
-        self._append_frame(_DEAD, shard, start, b"")
-        self.dead.add((shard, start))
-
-    def _append_frame(self, magic: bytes, count: int, vectors_crc: int, body: bytes) -> None:
-        crc = zlib.crc32(body, zlib.crc32(_FRAME.pack(magic, count, vectors_crc, 0)))
-        frame = _FRAME.pack(magic, count, vectors_crc, crc) + body
-        try:
-            _write(self.index, self.end, frame)
-        except OSError as error:
-            raise _disk_problem(self.index, error) from error
-        self.end += len(frame)
-        self.torn = ""
 
 
 class VectorStore:
@@ -192,7 +69,7 @@ class VectorStore:
                 f"{self.folder}: the vectors are in use by another process.", "Wait until it is done."
             ) from None
         except OSError as error:
-            raise _disk_problem(self.folder, error) from error
+            raise disk_problem(self.folder, error) from error
         try:
             self._begin(text + "\n")
             numbers = _numbers(self.folder)
@@ -208,10 +85,10 @@ class VectorStore:
         file = self.folder / "identity.json"
         try:
             if not file.exists():
-                _write_whole(file, text.encode())
+                write_whole(file, text.encode())
             found = file.read_text("utf-8")
         except OSError as error:
-            raise _disk_problem(file, error) from error
+            raise disk_problem(file, error) from error
         if found != text:
             raise InvalidInputError(
                 f"{file}: it has been changed.", "Delete its folder; what it held is embedded again."
@@ -225,8 +102,8 @@ class VectorStore:
         known = {batch for shard in self._shards for batch in shard.dead}
         self._sound = {i: False for i, frame in enumerate(self._frames) if (frame.shard, frame.start) in known}
         for shard in [shard for shard in self._shards if shard.torn == "damaged"]:
-            if (shard.number, _UNREADABLE) not in known:
-                self._open_shard().give_up(shard.number, _UNREADABLE)
+            if (shard.number, UNREADABLE) not in known:
+                self._open_shard().give_up(shard.number, UNREADABLE)
                 _LOG.warning(
                     "%s: damaged; its last %d vectors are left aside and embedded again.", shard.index, shard.unlisted()
                 )
@@ -246,7 +123,7 @@ class VectorStore:
     def _sort(self) -> None:
         """Makes the index of the batches that are not damaged; of a key that comes twice the last row counts."""
         which = [i for i in range(len(self._frames)) if self._sound.get(i, True)]
-        keys = np.concatenate([np.empty(0, _KEY), *(self._frames[i].keys for i in which)])
+        keys = np.concatenate([np.empty(0, KEY), *(self._frames[i].keys for i in which)])
         rows = np.concatenate(
             [np.empty(0, np.int64), *(np.arange(self._starts[i], self._starts[i + 1]) for i in which)]
         )
@@ -274,7 +151,7 @@ class VectorStore:
         `damaged` counts the rows found damaged so far.
         """
         self._merge()
-        wanted = np.array(keys, dtype=_KEY)
+        wanted = np.array(keys, dtype=KEY)
         rows = self._look_up(wanted)
         used = np.unique(np.searchsorted(self._starts, rows[rows >= 0], side="right") - 1).tolist()
         bad = [
@@ -298,7 +175,7 @@ class VectorStore:
     def _merge(self) -> None:
         """Sorts what was appended since into the index."""
         if self._recent:
-            keys = np.array(sorted(self._recent), dtype=_KEY)
+            keys = np.array(sorted(self._recent), dtype=KEY)
             rows = np.array([self._recent[key] for key in sorted(self._recent)], dtype=np.int64)
             places = np.searchsorted(self._keys, keys, side="right")
             self._keys, self._rows = np.insert(self._keys, places, keys), np.insert(self._rows, places, rows)
@@ -315,7 +192,7 @@ class VectorStore:
             return
         shard = self._open_shard()
         stored = np.ascontiguousarray(vectors, dtype=self.dtype)
-        frame = shard.append(np.array(keys, dtype=_KEY), np.asarray(tokens, dtype=np.uint32), stored)
+        frame = shard.append(np.array(keys, dtype=KEY), np.asarray(tokens, dtype=np.uint32), stored)
         first = len(self)
         self._sound[len(self._frames)] = True
         self._frames.append(frame)
@@ -329,11 +206,11 @@ class VectorStore:
             return self._shards[-1]
         number = self._shards[-1].number + 1 if self._shards else 0
         try:
-            _write(self.folder / f"{number:05d}.vectors", 0, b"")
-            header = _HEADER.pack(_MAGIC, self.dimension, self.dtype.itemsize)
-            _write_whole(self.folder / f"{number:05d}.index", header)
+            write(self.folder / f"{number:05d}.vectors", 0, b"")
+            header = HEADER.pack(MAGIC, self.dimension, self.dtype.itemsize)
+            write_whole(self.folder / f"{number:05d}.index", header)
         except OSError as error:
-            raise _disk_problem(self.folder, error) from error
+            raise disk_problem(self.folder, error) from error
         self._shards.append(Shard(self.folder, number, self.dimension, self.dtype))
         return self._shards[-1]
 
@@ -415,7 +292,7 @@ def _check_store(name: str, shards: Sequence[Shard], lost: Sequence[Path]) -> Ch
                 aside += len(frame.keys)
             elif not shard.sound(frame):
                 damaged += len(frame.keys)
-    unread = [s.index.name for s in shards if s.torn == "damaged" and (s.number, _UNREADABLE) not in known]
+    unread = [s.index.name for s in shards if s.torn == "damaged" and (s.number, UNREADABLE) not in known]
     rows = sum(shard.rows for shard in shards) - aside
     if damaged or unread or lost:
         where = f"; {', '.join(unread)} cannot be read to its end" if unread else ""
@@ -453,46 +330,9 @@ def _put_aside(file: Path) -> None:
     try:
         file.rename(aside)
     except OSError as error:
-        raise _disk_problem(file, error) from error
+        raise disk_problem(file, error) from error
     _LOG.warning("%s: its index is missing; it is put aside as %s, what it held is embedded again.", file, aside.name)
 
 
 def _folder_name(identity: str) -> str:
     return hashlib.sha256(identity.encode()).hexdigest()[:32]
-
-
-def _mapped(file: Path) -> memoryview:
-    """Returns a file's content, mapped into memory."""
-    with file.open("rb") as stream:
-        if not os.fstat(stream.fileno()).st_size:
-            return memoryview(b"")
-        return memoryview(mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ))
-
-
-def _write(file: Path, at: int, data: bytes) -> None:
-    """Writes data at a place, cuts off what is behind it, and waits until it is on the disk."""
-    with os.fdopen(os.open(file, os.O_RDWR | os.O_CREAT, 0o644), "r+b") as stream:
-        stream.truncate(at)
-        stream.seek(at)
-        stream.write(data)
-        stream.flush()
-        os.fsync(stream.fileno())
-
-
-def _write_whole(file: Path, data: bytes) -> None:
-    """Makes a small file, whole or not at all, and waits until it is on the disk."""
-    part = file.with_name(f"{file.name}.part")
-    _write(part, 0, data)
-    part.rename(file)
-    handle = os.open(file.parent, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
-
-
-def _disk_problem(path: Path, error: OSError) -> EnvironmentProblem:
-    return EnvironmentProblem(
-        f"{path}: the vectors cannot be written: {error.strerror or error}.",
-        "Free some room and run it again; what is embedded is kept.",
-    )

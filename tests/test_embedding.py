@@ -84,6 +84,14 @@ def test_a_batch_that_does_not_fit_is_halved_and_so_are_the_later_ones(tmp_path:
     assert [len(call) for call in embedder.calls] == [4, 4, 4, 4, 16, 4]
 
 
+def test_what_memory_holds_is_remembered_for_the_next_repository(tmp_path: Path) -> None:
+    embedder = ToyEmbedder(limits=Limits(texts=16), room_tokens=40)
+    embed(tmp_path, embedder, words(*[10] * 16))
+    assert embedder.refused == [16, 8]
+    embed(tmp_path, embedder, [f"other {text}" for text in words(*[9] * 8)])
+    assert embedder.refused == [16, 8]
+
+
 def test_a_text_that_does_not_fit_alone_is_named(tmp_path: Path) -> None:
     embedder = ToyEmbedder(room_tokens=5)
     with pytest.raises(EnvironmentProblem, match=r"the document 'src/a.py/long'.*alone"):

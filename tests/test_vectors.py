@@ -290,3 +290,33 @@ def test_vectors_behind_the_index_are_counted_for_whoever_verifies(tmp_path: Pat
     (folder / "00000.index").write_bytes(index[: 16 + 16 + 3 * 36])  # as a kill between the two writes leaves it
     (check,) = verify(tmp_path)
     assert (check.ok, check.detail) == (True, "3 vectors, and a batch that was begun does not count (2 vectors)")
+
+
+@settings(deadline=None, max_examples=80, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+def test_damaged_batches_of_an_index_cost_their_own_texts_and_no_others(
+    data: st.DataObject, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    root = tmp_path_factory.mktemp("damaged")
+    counts = data.draw(st.lists(st.integers(1, 5), min_size=2, max_size=6))
+    folder = fill(root, *counts)
+    content = bytearray((folder / "00000.index").read_bytes())
+    starts = np.cumsum([16, *(16 + 36 * count for count in counts)]).tolist()
+    # The last batch is whole, so that what is before it is no kill's remains.
+    bad = data.draw(st.sets(st.integers(0, len(counts) - 2), min_size=1, max_size=3))
+    for which in bad:
+        place = data.draw(st.integers(starts[which], starts[which + 1] - 1))
+        content[place] ^= data.draw(st.integers(1, 255))
+    (folder / "00000.index").write_bytes(content)
+    texts = np.split(np.arange(sum(counts)), np.cumsum(counts)[:-1])
+    kept = [n for which, numbers in enumerate(texts) if which not in bad for n in numbers.tolist()]
+    lost = sum(counts) - len(kept)
+    (check,) = verify(root)
+    assert (check.ok, check.detail.partition(";")[0]) == (False, f"{lost} of {sum(counts)} vectors are damaged")
+    assert found(root, sum(counts)) == kept
+    keys, tokens, rows = batch(0, sum(counts))
+    with opened(root) as store:
+        missing = store.find(keys) < 0
+        store.append([k for k, m in zip(keys, missing, strict=True) if m], tokens[missing], rows[missing])
+    assert found(root, sum(counts)) == list(range(sum(counts)))
+    assert [(check.ok, "put aside" in check.detail) for check in verify(root)] == [(True, True)]

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from quarry_harness.errors import EnvironmentProblem, UsageError
 from quarry_harness.models.client import Client, Clock, Patience, RefusedError, checked_url
-from quarry_harness.models.embedders import HERE, NOBODY, SERVER, OutOfMemory, text_name, unit_length
+from quarry_harness.models.embedders import HERE, NOBODY, SERVER, RequestRefused, text_name, unit_length
 from quarry_harness.models.registry import Model
 from quarry_harness.models.tokens import EXACT, counter_for
 
@@ -148,7 +148,7 @@ class ApiEmbedder:
             )
         except RefusedError as error:
             if len(texts) > 1:  # which of them it was, a smaller request tells
-                raise OutOfMemory(str(error)) from None
+                raise RequestRefused(str(error)) from None
             own = texts[0].removeprefix(self._prompts[role])
             too_large = "It is longer than the server takes; --max-tokens cuts it, docs/models.md says how."
             raise EnvironmentProblem(

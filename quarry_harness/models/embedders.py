@@ -25,7 +25,11 @@ HERE, SERVER, NOBODY = CUTS = ("here", "server", "nobody")
 
 
 class OutOfMemory(Exception):
-    """A batch does not fit into memory, or a server refuses it; half of it may do."""
+    """A batch does not fit into memory; half of it may do."""
+
+
+class RequestRefused(OutOfMemory):
+    """A server does not take a batch, for its size or for one of its texts; half of it may do."""
 
 
 class Embedder(Protocol):
@@ -34,7 +38,7 @@ class Embedder(Protocol):
     dimension: int
     max_tokens: int  # longer texts are cut; 0: no limit
     cuts: str  # who cuts them: one of CUTS
-    limits: Limits  # of one batch
+    limits: Limits  # of one batch; lowered where memory turns out to hold less
     similarity: str  # "cosine", and then vectors have length 1, or "dot"
 
     @property

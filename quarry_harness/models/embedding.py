@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence, Set
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from quarry_harness.errors import EnvironmentProblem, InvalidInputError
 from quarry_harness.models import Plan
-from quarry_harness.models.embedders import NOBODY, SERVER, Embedder, OutOfMemory, text_name
+from quarry_harness.models.embedders import NOBODY, SERVER, Embedder, OutOfMemory, RequestRefused, text_name
 from quarry_harness.types import Progress
 from quarry_harness.vectors import VectorStore, key_of
 
@@ -110,6 +111,8 @@ def embed_missing(
                     "A smaller number of tokens (--max-tokens) or a machine with more memory may do.",
                 ) from error
             budget = len(some) * longest // 2
+            if not isinstance(error, RequestRefused):  # what a server minds is not known; memory is the same everywhere
+                embedder.limits = replace(embedder.limits, tokens=budget)
             if spend is not None:
                 spend(-sent)
             continue
