@@ -57,7 +57,10 @@ def top_hits(
             for line in lines:
                 number += 1
                 query, _, document, rank, score, _ = line.split()
-                place, query = int(rank), unquote(query)
+                place = int(rank)
+                if place > depth and not further:
+                    continue
+                query = unquote(query)
                 if (only is None or query in only) and (place <= depth or place in further.get(query, ())):
                     hits[query].append(Hit(place, unquote(document), score))
     except (OSError, ValueError) as error:
