@@ -22,7 +22,7 @@ from quarry_harness.models.dense import Dense
 from quarry_harness.models.registry import Limits
 from quarry_harness.retrieve import Corpus
 from quarry_harness.stages.evaluate import evaluate
-from quarry_harness.stages.ranking import EvalQuery, repository_documents
+from quarry_harness.stages.ranking import EvalQuery, rank_corpora, repository_documents
 from quarry_harness.store import Store
 
 Quarry = Callable[..., Ended]
@@ -302,3 +302,28 @@ def test_a_price_that_nobody_knows_cannot_be_kept_to(quarry: Quarry, searched: P
     done = quarry("eval", "--model", vectors_file, "--max-cost", 1, "-w", searched)
     assert (done.code, "no price is known" in done.err) == (2, True)
     assert json.dumps(done.out) == '""'
+
+
+def test_the_longest_documents_of_all_repositories_are_embedded_before_anything_else(demo_workspace: Path) -> None:
+    class EnoughError(Exception):
+        pass
+
+    class Listener(ToyEmbedder):
+        def begin_with(self, documents: list[str]) -> None:
+            raise EnoughError(documents)
+
+    with Store.open(demo_workspace, read_only=True) as store:
+        revisions = store.revisions("preimage")
+        queries = [EvalQuery(*row) for row in store.selected_queries("preimage")]
+        repos = sorted({r.repo for r in revisions})
+        everything = {text for repo in repos for text in repository_documents(store, repo, revisions, "quarry")}
+        with pytest.raises(EnoughError) as raised:
+            list(rank_corpora(store, Listener(), queries, set(), revisions, "quarry", 50, nothing, "run"))
+    (first,) = raised.value.args
+    assert len(first) == len(set(first)) == 64
+    # Each is a document as it is ranked later, so none is embedded in vain.
+    assert set(first) <= everything
+    # Without the line of the path; a method's class line stands in the source's.
+    sources = sorted((len(text.partition("\n")[2]) for text in everything), reverse=True)
+    assert len(first[0].partition("\n")[2]) == sources[0]
+    assert min(len(text.partition("\n")[2]) for text in first) >= sources[100]

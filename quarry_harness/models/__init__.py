@@ -38,6 +38,9 @@ class Retriever(Protocol):
     def describe(self) -> dict[str, object]:
         """Returns everything that could change a score; it becomes part of a run's identity."""
 
+    def begin_with(self, documents: Sequence[str]) -> None:
+        """Embeds these documents of any repositories before all others, where the model embeds at all."""
+
     def rank(
         self, queries: Sequence[str], documents: Sequence[str], corpora: Sequence[Corpus], k: int
     ) -> Iterator[list[Ranking]]:

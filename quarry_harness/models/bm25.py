@@ -72,6 +72,9 @@ class BM25:
             "code": hashlib.sha256(inspect.getsource(sys.modules[__name__]).encode()).hexdigest()[:16],
         }
 
+    def begin_with(self, documents: Sequence[str]) -> None:
+        """Does nothing: no text costs this model anything before it is ranked."""
+
     def rank(
         self, queries: Sequence[str], documents: Sequence[str], corpora: Sequence[Corpus], k: int
     ) -> Iterator[list[Ranking]]:

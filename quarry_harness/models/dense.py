@@ -59,6 +59,10 @@ class Dense:
         """Returns everything that could change a score: the embedder's description and how vectors are kept."""
         return self._embedder.describe() | {"stored_as": self._dtype}
 
+    def begin_with(self, documents: Sequence[str]) -> None:
+        """Embeds these documents before all others. Raises what embed_missing raises."""
+        self._rows(documents, "document")
+
     def rank(
         self, queries: Sequence[str], documents: Sequence[str], corpora: Sequence[Corpus], k: int
     ) -> Iterator[list[Ranking]]:

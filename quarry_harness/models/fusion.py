@@ -46,6 +46,11 @@ class Fusion:
             "parts": [part.describe() for part in self._parts],
         }
 
+    def begin_with(self, documents: Sequence[str]) -> None:
+        """Has the parts that embed begin with these documents."""
+        for part in self._parts:
+            part.begin_with(documents)
+
     def rank(
         self, queries: Sequence[str], documents: Sequence[str], corpora: Sequence[Corpus], k: int
     ) -> Iterator[list[Ranking]]:

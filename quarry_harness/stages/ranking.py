@@ -21,6 +21,9 @@ from quarry_harness.stages.workspace import HAVE
 from quarry_harness.store import RevisionRow, Store
 from quarry_harness.types import Progress
 
+# How many of the longest documents of all repositories are embedded before anything else.
+FIRST_DOCUMENTS = 64
+
 
 class EvalQuery(NamedTuple):
     """A query of the selection as the store gives it."""
@@ -85,6 +88,8 @@ def rank_corpora(
         if query.ordinal not in done:
             corpora[query.repo][query.revision].append(query)
     total, finished = sum(map(len, corpora.values())), 0
+    waiting = [r.id for r in revisions if is_there(r) and r.sha in corpora.get(r.repo, ())]
+    model.begin_with(_longest(store, waiting, profile))
     for repo, groups in sorted(corpora.items()):
         there = {at[repo, sha]: groups[sha] for sha in sorted(groups) if is_there(at.get((repo, sha)))}
         everything = [query for query in queries if query.repo == repo and is_there(at.get((repo, query.revision)))]
@@ -96,6 +101,11 @@ def rank_corpora(
             yield Ranked(revision, group, listing, rankings)
             finished += 1
     progress(total, total, "corpora searched")
+
+
+def _longest(store: Store, revisions: Sequence[int], profile: str) -> list[str]:
+    """The longest documents of these revisions: what will not fit in memory, or what is refused, shows at the start."""
+    return _texts(store.longest_documents(revisions, PROFILES[profile], FIRST_DOCUMENTS)) if revisions else []
 
 
 def _rank_repository(
@@ -132,7 +142,10 @@ def _rank_repository(
 def repository_documents(store: Store, repo: str, revisions: Sequence[RevisionRow], profile: str) -> list[str]:
     """Returns the distinct documents of a repository's revisions that we have, by the store's numbers of them."""
     there = [r.id for r in revisions if r.repo == repo and is_there(r)]
-    table = store.gather_documents(there, PROFILES[profile])
+    return _texts(store.gather_documents(there, PROFILES[profile]))
+
+
+def _texts(table: pa.Table) -> list[str]:
     columns = (table.column(name).to_pylist() for name in ("path", "container", "name", "text"))
     return list(map(document_text, *columns))
 

@@ -354,6 +354,10 @@ class Store:
         """
         return corpora.gather(self._db, revisions, kinds)
 
+    def longest_documents(self, revisions: Sequence[int], kinds: Iterable[str] | None, count: int) -> pa.Table:
+        """Returns the longest documents of these revisions: path, container, name, text; at most `count`."""
+        return corpora.longest(self._db, revisions, kinds, count)
+
     def corpus(self, revision: int) -> pa.Table:
         """Returns a gathered revision's corpus in the one order that breaks ties: path, lines, name, place in the file.
 

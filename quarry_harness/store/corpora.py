@@ -51,3 +51,18 @@ def corpus(database: Database, revision: int) -> pa.Table:
         + CORPUS_ORDER,
         [revision],
     )
+
+
+def longest(database: Database, revisions: Sequence[int], kinds: Iterable[str] | None, count: int) -> pa.Table:
+    """Returns the longest documents of these revisions, by letters: path, container, name, text; at most `count`."""
+    wanted = None if kinds is None else sorted(kinds)
+    with database.incoming(pa.table({"id": pa.array(revisions, pa.int32())})):
+        # The texts themselves are read of the few that are left.
+        return database.arrow(
+            "SELECT first.path, c.container, c.name, c.text FROM (SELECT min(e.path) AS path, c.blob, c.ordinal,"
+            " length(c.text) AS letters FROM entry e JOIN chunk c USING (blob)"
+            " WHERE e.revision IN (SELECT id FROM incoming) AND (? IS NULL OR list_contains(?, c.kind))"
+            " GROUP BY c.blob, c.ordinal, letters ORDER BY letters DESC, path, c.ordinal LIMIT ?) first"
+            " JOIN chunk c ON c.blob = first.blob AND c.ordinal = first.ordinal ORDER BY letters DESC, path, c.ordinal",
+            [wanted, wanted, count],
+        )
