@@ -21,8 +21,8 @@ from quarry_harness.stages.workspace import HAVE
 from quarry_harness.store import RevisionRow, Store
 from quarry_harness.types import Progress
 
-# How many of the longest documents of all repositories are embedded before anything else.
-FIRST_DOCUMENTS = 64
+# The documents of how many of the longest chunks of all repositories are embedded before anything else.
+FIRST_CHUNKS = 64
 
 
 class EvalQuery(NamedTuple):
@@ -105,7 +105,10 @@ def rank_corpora(
 
 def _longest(store: Store, revisions: Sequence[int], profile: str) -> list[str]:
     """The longest documents of these revisions: what will not fit in memory, or what is refused, shows at the start."""
-    return _texts(store.longest_documents(revisions, PROFILES[profile], FIRST_DOCUMENTS)) if revisions else []
+    if not revisions:
+        return []
+    # Blobs that differ elsewhere may hold the same document.
+    return list(dict.fromkeys(_texts(store.longest_documents(revisions, PROFILES[profile], FIRST_CHUNKS))))
 
 
 def _rank_repository(
