@@ -176,7 +176,7 @@ def _decide(
     error = len(query) * _HALF_ULP / (1 - len(query) * _HALF_ULP)
     candidates = np.flatnonzero(estimates >= np.float64(kth) - reach * (2 * error + 2.0**-22))
     scores = _exact_scores(wide, documents, members[candidates], reach)
-    if 1 < len(candidates) == len(estimates) and scores.min() == scores.max():
+    if is_constant(scores, len(estimates)):
         return nothing
     order = np.argsort(-scores, kind="stable")[:k]
     return Ranking(candidates[order], scores[order])
