@@ -13,7 +13,7 @@ import re
 import sys
 import time
 from bisect import bisect_left
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import cache
 from importlib import import_module
 from importlib.metadata import version
@@ -72,14 +72,20 @@ def chunk_blob(data: bytes, dialect: str) -> ParsedBlob:
     """
     rules = RULES_OF_DIALECT[dialect]
     if reason := _unreadable(data) or _unbearable(data, rules.ambiguous):
-        return ParsedBlob(reason)
+        return ParsedBlob(reason, lines=_lines(data))
     try:
-        tree = parsed_tree(data, dialect)
+        root = parsed_tree(data, dialect).root_node
     except TimeoutError:
-        return ParsedBlob("parse_timeout")
-    chunks = _Walk(tree.root_node, data, dialect).run()
+        return ParsedBlob("parse_timeout", lines=_lines(data))
+    chunks = _Walk(root, data, dialect).run()
     chunks.sort(key=attrgetter("start_byte", "end_byte", "name"))
-    return ParsedBlob("parsed", tuple(chunks), sum(1 for _ in errors(tree.root_node)))
+    return ParsedBlob("parsed", tuple(chunks), sum(1 for _ in errors(root)), _lines(data, root))
+
+
+def _lines(data: bytes, root: Node | None = None) -> int:
+    # The parser has counted the breaks already, up to where its tree ends.
+    breaks = root.end_point.row if root is not None and root.end_byte == len(data) else data.count(b"\n")
+    return breaks + (not data.endswith(b"\n") and bool(data))
 
 
 def source_text(data: bytes, chunk: Chunk) -> str:
@@ -90,6 +96,17 @@ def source_text(data: bytes, chunk: Chunk) -> str:
     start = data.rfind(b"\n", 0, chunk.start_byte) + 1
     text = data[start : chunk.end_byte].decode("utf-8", "replace").removeprefix("\ufeff")
     return text.replace("\r\n", "\n").replace("\r", "\n")
+
+
+def source_texts(data: bytes, chunks: Sequence[Chunk]) -> list[bytes]:
+    """Returns the UTF-8 of `source_text` of each chunk of a blob."""
+    if not data.isascii():
+        return [source_text(data, chunk).encode() for chunk in chunks]
+    # ASCII is its own UTF-8: nothing to decode only to encode it again.
+    texts = [data[data.rfind(b"\n", 0, chunk.start_byte) + 1 : chunk.end_byte] for chunk in chunks]
+    if b"\r" not in data:
+        return texts
+    return [text.replace(b"\r\n", b"\n").replace(b"\r", b"\n") for text in texts]
 
 
 @cache
@@ -227,15 +244,26 @@ def _enter_namespace(node: Node, scope: Scope, source: bytes) -> Iterable[Step]:
     return (Enter(node, scope.inside_namespace(name_of(node, source))),)
 
 
+def _enter_clause(node: Node, scope: Scope, source: bytes) -> Iterable[Step]:
+    """A clause with a body is a namespace; `_Walk` takes the others itself."""
+    return _enter_namespace(node, scope, source)
+
+
 @cache
-def _actions(dialect: str) -> dict[str, str | Hook]:
-    """The whole description as one table: node type -> the kind of function it is, or what to do with such a node."""
+def _actions(dialect: str) -> dict[int, str | Hook]:
+    """The whole description as one table: node type -> the kind of function it is, or what to do with such a node.
+
+    Node types are the grammar's numbers, which cost less to ask for than names; those it does not have are left out.
+    """
     rules = RULES_OF_DIALECT[dialect]
     table: dict[str, str | Hook] = dict.fromkeys(rules.wrappers, _enter)
     table |= dict.fromkeys(rules.searched, _search)
-    table |= dict.fromkeys(rules.namespaces | rules.clauses, _enter_namespace)
+    table |= dict.fromkeys(rules.namespaces, _enter_namespace)
+    table |= dict.fromkeys(rules.clauses, _enter_clause)
     table |= dict.fromkeys(rules.types, _enter_type)
-    return table | dict(rules.functions) | dict(rules.hooks)
+    table |= dict(rules.functions) | dict(rules.hooks)
+    number_of = grammar(dialect).id_for_node_kind
+    return {number: action for name, action in table.items() if (number := number_of(name, True)) is not None}
 
 
 class _Walk:
@@ -249,10 +277,10 @@ class _Walk:
         self.pending: list[Enter | Look] = [Enter(root, Scope())]
         # Where second looks may find something, by the last byte of their matches, in order.
         places = [
-            (match.end() - 1, look)
+            (place, look)
             for look in self.rules.second_looks
-            if look.word in source and (root.has_error or not look.in_errors)
-            for match in look.pattern.finditer(source)
+            if root.has_error or not look.in_errors
+            for place in look.places(source)
         ]
         places.sort(key=itemgetter(0))
         self.places = [place for place, _ in places]
@@ -269,16 +297,16 @@ class _Walk:
 
     def _through(self, parent: Node, outer: Scope) -> None:
         scope, source = outer, self.source
-        actions, clauses, naming = self.actions, self.rules.clauses, self.rules.name or _name
+        actions, naming = self.actions, self.rules.name or _name
         for node in children(parent):
-            kind = node.type
-            action = actions.get(kind)
+            action = actions.get(node.kind_id)
             if action is None:
                 continue
             if isinstance(action, str):
                 kind = "method" if action == "function" and scope.container else action
-                self._add(node, kind, naming(node, source), scope, node.child_by_field_name("body"))
-            elif kind in clauses and node.child_by_field_name("body") is None:
+                body = node.child_by_field_name("body") if self._has_place(node) else None
+                self._add(node, kind, naming(node, source), scope, body)
+            elif action is _enter_clause and node.child_by_field_name("body") is None:
                 clause = self._clause_name(node)
                 scope = (scope if self.rules.clauses_stack else outer).inside_namespace(clause)
             else:
@@ -289,7 +317,8 @@ class _Walk:
         if isinstance(step, Enter):
             self.pending.append(step)
         elif isinstance(step, Look):
-            self._note(step.node, step.scope)
+            if self._has_place(step.node):
+                self.pending.append(step)
         else:
             self._add(*step)
 
@@ -297,27 +326,30 @@ class _Walk:
         if not name or name in self.rules.drop_names:
             return
         last = last or node
+        container, chain = scope
         self.found.append(
             Chunk(
                 self.rules.language,
                 kind,
                 name,
-                scope.container,
-                f"{scope.chain}.{name}" if scope.chain else name,
+                container,
+                f"{chain}.{name}" if chain else name,
                 node.start_point.row + 1,
                 last.end_point.row + 1,
                 node.start_byte,
                 last.end_byte,
             )
         )
-        if body is not None and self.places:
-            self._note(body, scope)
+        if body is not None and self._has_place(body):
+            self.pending.append(Look(body, scope))
 
-    def _note(self, node: Node, scope: Scope) -> None:
-        """Remembers a node for a second look, if there is a place to look at in it."""
-        at = bisect_left(self.places, node.start_byte)
-        if at < len(self.places) and self.places[at] < node.end_byte:
-            self.pending.append(Look(node, scope))
+    def _has_place(self, node: Node) -> bool:
+        """Whether there is a place for a second look in a node."""
+        places = self.places
+        if not places:
+            return False
+        at = bisect_left(places, node.start_byte)
+        return at < len(places) and places[at] < node.end_byte
 
     def _look_inside(self, node: Node, scope: Scope) -> None:
         places = self.places

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 # Identifier -> name for people. The identifiers are what every table, file and JSON document holds.
 LANGUAGES: Mapping[str, str] = {
@@ -36,8 +36,7 @@ RESAMPLES = 10_000
 SEED = 20_250_101
 
 
-@dataclass(frozen=True, slots=True)
-class Chunk:
+class Chunk(NamedTuple):
     """A function or method of one blob."""
 
     language: str
@@ -66,6 +65,7 @@ class ParsedBlob:
     status: str  # "parsed", or a skip reason such as "binary"
     chunks: tuple[Chunk, ...] = ()
     error_count: int = 0  # ERROR and MISSING nodes of the tree that was used
+    lines: int = 0  # a last one without a line break counts
 
 
 @dataclass(frozen=True, slots=True)

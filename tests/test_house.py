@@ -22,6 +22,7 @@ MAY_IMPORT = {
     "languages": {"languages"},
     "chunking": {"languages"},
     "conformance": {"languages", "chunking"},
+    "parsing": {"chunking", "git"},
     "documents": set(),
     "canonicalize": set(),
     "git": set(),

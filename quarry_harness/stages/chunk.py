@@ -1,28 +1,27 @@
-"""The chunk stage: every source blob of the fetched revisions parsed once per dialect, one transaction a repository."""
+"""The chunk stage: every source blob of the fetched revisions parsed once per dialect, one transaction a repository.
+
+While workers parse, this thread lists the next trees and stores what is parsed: the work of several repositories is in
+hand at once, and is stored in their order, so that the database is the same whatever the number of workers.
+"""
 
 from __future__ import annotations
 
-import multiprocessing
-import os
-import signal
-import threading
 import time
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from concurrent.futures import Future
+from itertools import groupby
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from quarry_harness.chunking import MAX_BLOB_BYTES, chunk_blob, source_text
-from quarry_harness.errors import EnvironmentProblem, InvalidInputError
-from quarry_harness.fetching import absent_blobs
-from quarry_harness.git import NOT_FILES, list_tree, read_blobs
+from quarry_harness.errors import InvalidInputError
+from quarry_harness.git import NOT_FILES, list_tree
 from quarry_harness.languages import dialect_of_path, reads_headers_as_cpp
+from quarry_harness.layout import absent_blobs
+from quarry_harness.parsing import DAMAGED, Batch, Blob, Column, Parsed, Strings, outcome, workers
 from quarry_harness.stages.workspace import (
     HAVE,
     chunk_rules,
@@ -37,23 +36,39 @@ from quarry_harness.types import Progress, TreeEntry
 
 FILE_MODES = frozenset({"100644", "100755", "100664"})
 NOT_SOURCE = "not_source"
-DAMAGED = "Delete that folder, then run quarry fetch and quarry chunk again."
 
-# A worker hands back what it has when the text it holds grows past this, so memory is bounded by jobs, not by blobs.
-_HAND_BACK_BYTES = 8_000_000
+# A batch has at most this many blobs, and at least so many while there are more: each starts a git process.
 _BATCH_BLOBS = 1024
+_FEW_BLOBS = 64
+
+_Submit: TypeAlias = Callable[[Batch], Future[Parsed]]
 
 
-class Blob(NamedTuple):
-    """A blob to parse: its number in the database, its object id, and the dialect its path asks for."""
+class _Listing(NamedTuple):
+    """The sources of a revision, to be kept: rows of the table `entry`, and how many other files it has."""
 
-    id: int
-    oid: str
-    dialect: str
+    repo: str
+    revision: int
+    rows: pa.Table
+    other: int
 
 
-# Blob rows, chunk rows, and the blobs that were not parsed yet.
-_Batch: TypeAlias = tuple[pa.Table, pa.Table, Sequence[Blob]]
+class _Parsing(NamedTuple):
+    """Blobs on their way through a worker."""
+
+    repo: str
+    batch: Batch
+    result: Future[Parsed]
+
+
+class _Damage(NamedTuple):
+    """Why a repository cannot be listed further."""
+
+    repo: str
+    error: InvalidInputError
+
+
+_Step: TypeAlias = _Listing | _Parsing | _Damage
 
 
 def chunk(workspace: Path, image: str, jobs: int, progress: Progress) -> dict[str, Any]:
@@ -67,7 +82,7 @@ def chunk(workspace: Path, image: str, jobs: int, progress: Progress) -> dict[st
     started = time.monotonic()
     rules = chunk_rules()
     state = listing_state(rules)
-    with Store.open(workspace) as store, _pool(jobs) as pool:
+    with Store.open(workspace) as store:
         require_fetched(store, image)
         store.drop_stale_blobs(rules)
         revisions = store.revisions(image)
@@ -77,23 +92,8 @@ def chunk(workspace: Path, image: str, jobs: int, progress: Progress) -> dict[st
             if revision.rules != state:
                 waiting.setdefault(revision.repo, []).append(revision)
         parsed = parsed_bytes = 0
-        damaged: list[InvalidInputError] = []
-        for done, (repo, group) in enumerate(waiting.items()):
-            progress(done, len(waiting), repo)
-            try:
-                with store.transaction():
-                    folder = repository_folder(workspace, repo)
-                    blobs, size = _chunk_repository(store, folder, group, rules, state, pool, ahead=2 * jobs)
-            except InvalidInputError as error:
-                # One damaged repository must not keep the others waiting.
-                damaged.append(error)
-                continue
-            parsed += blobs
-            parsed_bytes += size
-            progress(done + 1, len(waiting), repo)
-        if damaged:
-            more = f" ({len(damaged) - 1} more repositories are damaged)" if len(damaged) > 1 else ""
-            raise InvalidInputError(f"{damaged[0].message}{more}", f"{DAMAGED} The other repositories are chunked.")
+        if waiting:
+            parsed, parsed_bytes = _chunk_repositories(store, workspace, waiting, rules, state, jobs, progress)
         summary = store.chunk_summary([r.id for r in have])
     return {
         "revisions": len(have),
@@ -106,37 +106,156 @@ def chunk(workspace: Path, image: str, jobs: int, progress: Progress) -> dict[st
     }
 
 
-def _chunk_repository(
+def _chunk_repositories(
     store: Store,
-    folder: Path,
-    revisions: Sequence[RevisionRow],
+    workspace: Path,
+    waiting: dict[str, list[RevisionRow]],
     rules: dict[str, str],
     state: str,
-    pool: Executor,
-    ahead: int,
+    jobs: int,
+    progress: Progress,
 ) -> tuple[int, int]:
-    """Lists the revisions of one repository and parses its new blobs; returns how many, and their bytes."""
-    gold_paths = store.gold_paths(revisions[0].repo)
-    ids: dict[tuple[str, str], int] = {}
-    to_parse: list[Blob] = []
-    next_id = store.next_blob_id()
-    for revision in revisions:
-        rows, other = _sources(list(list_tree(folder, revision.sha)), gold_paths)
-        unknown = {(oid, dialect) for _, oid, dialect, _ in rows if dialect} - ids.keys()
-        ids.update(store.known_blobs(unknown, rules))
-        entries = []
-        for path, oid, dialect, skip in rows:
-            if dialect and (oid, dialect) not in ids:
-                ids[oid, dialect] = next_id
-                to_parse.append(Blob(next_id, oid, dialect))
-                next_id += 1
-            entries.append((path, ids[oid, dialect] if dialect else -1, skip or "source"))
-        store.replace_entries(revision.id, state, entries, other)
-    size = 0
-    for blobs, chunks in _parsed(folder, to_parse, rules, pool, ahead):
-        store.add_blobs(blobs, chunks)
-        size += pc.sum(blobs["bytes"]).as_py()
-    return len(to_parse), size
+    """Lists, parses and stores; returns how many blobs were parsed, and their bytes."""
+    todo = deque(waiting)
+    damaged: list[InvalidInputError] = []
+    parsed = size = 0
+    with workers(jobs) as submit:
+        while todo:
+            prepare = _Preparation(store, workspace, rules, submit, jobs)
+            # As many steps ahead as keep every worker busy while this thread stores.
+            steps = _ahead(prepare.steps([(repo, waiting[repo]) for repo in todo]), 2 * jobs + 2)
+            for repo, group in groupby(steps, key=attrgetter("repo")):
+                progress(len(waiting) - len(todo), len(waiting), repo)
+                todo.popleft()
+                try:
+                    with store.transaction():
+                        blobs, read = _keep(store, group, prepare, state)
+                except InvalidInputError as error:
+                    # One damaged repository must not keep the others waiting. What was prepared after it may rest on
+                    # its blobs, and is prepared again.
+                    damaged.append(error)
+                    steps.close()
+                    break
+                parsed += blobs
+                size += read
+                progress(len(waiting) - len(todo), len(waiting), repo)
+    if damaged:
+        more = f" ({len(damaged) - 1} more repositories are damaged)" if len(damaged) > 1 else ""
+        raise InvalidInputError(f"{damaged[0].message}{more}", f"{DAMAGED} The other repositories are chunked.")
+    return parsed, size
+
+
+def _ahead(steps: Iterator[_Step], many: int) -> Generator[_Step]:
+    """Yields the steps as they come, each when `many` are in hand: the work of those behind it goes on meanwhile."""
+    hand: deque[_Step] = deque()
+    try:
+        for step in steps:
+            hand.append(step)
+            if len(hand) == many:
+                yield hand.popleft()
+        while hand:
+            yield hand.popleft()
+    finally:
+        for step in hand:
+            if isinstance(step, _Parsing):
+                step.result.cancel()
+
+
+def _keep(store: Store, steps: Iterable[_Step], prepare: _Preparation, state: str) -> tuple[int, int]:
+    """Stores the steps of one repository in order; returns how many blobs were parsed, and their bytes."""
+    count = size = 0
+    for step in steps:
+        if isinstance(step, _Damage):
+            raise step.error
+        if isinstance(step, _Listing):
+            store.replace_entries(step.revision, state, step.rows, step.other)
+            continue
+        batch, result = step.batch, step.result
+        while True:
+            parsed = outcome(result, batch)
+            if parsed.rest:
+                result = prepare.submit(batch._replace(blobs=parsed.rest))
+            store.add_blobs(_table(parsed.blobs), _table(parsed.chunks))
+            count += parsed.parsed
+            size += parsed.size
+            if not parsed.rest:
+                break
+        prepare.stored(batch.blobs)
+    return count, size
+
+
+def _table(columns: dict[str, Column]) -> pa.Table:
+    """The Arrow table of a worker's columns, on the same memory."""
+    return pa.table({name: _array(column) for name, column in columns.items()})
+
+
+def _array(column: Column) -> pa.Array:
+    if isinstance(column, Strings):
+        buffers = [None, pa.py_buffer(column.offsets), pa.py_buffer(column.data)]
+        return pa.Array.from_buffers(pa.large_string(), len(column.offsets) - 1, buffers)
+    kind = {"i": pa.int32(), "q": pa.int64()}[column.typecode]
+    return pa.Array.from_buffers(kind, len(column), [None, pa.py_buffer(column)])
+
+
+class _Preparation:
+    """Lists trees and hands out what is to be parsed, ahead of what is stored."""
+
+    def __init__(self, store: Store, workspace: Path, rules: dict[str, str], submit: _Submit, jobs: int) -> None:
+        self.store, self.workspace, self.rules, self.submit, self.jobs = store, workspace, rules, submit, jobs
+        self.next_id = store.next_blob_id()
+        # (object id, dialect) -> blob id of what was handed out and is not stored yet.
+        self.in_hand: dict[tuple[str, str], int] = {}
+
+    def steps(self, waiting: Iterable[tuple[str, Sequence[RevisionRow]]]) -> Iterator[_Step]:
+        """Yields what is to be kept of each repository, in order."""
+        for repo, revisions in waiting:
+            try:
+                yield from self._repository(repo, revisions)
+            except InvalidInputError as error:
+                yield _Damage(repo, error)
+
+    def stored(self, blobs: Iterable[Blob]) -> None:
+        """Tells that blobs are in the database."""
+        for blob in blobs:
+            self.in_hand.pop((blob.oid, blob.dialect), None)
+
+    def _repository(self, repo: str, revisions: Sequence[RevisionRow]) -> Iterator[_Step]:
+        folder = repository_folder(self.workspace, repo)
+        left_out = frozenset(absent.oid for absent in absent_blobs(folder))
+        gold_paths = self.store.gold_paths(repo)
+        ids: dict[tuple[str, str], int] = {}
+        new: list[Blob] = []
+        for revision in revisions:
+            rows, other = _sources(list(list_tree(folder, revision.sha)), gold_paths)
+            self._know({(oid, dialect) for _, oid, dialect, _ in rows if dialect} - ids.keys(), ids)
+            blobs = []
+            for _, oid, dialect, _ in rows:
+                if dialect and (oid, dialect) not in ids:
+                    ids[oid, dialect] = self.in_hand[oid, dialect] = self.next_id
+                    new.append(Blob(self.next_id, oid, dialect))
+                    self.next_id += 1
+                blobs.append(ids[oid, dialect] if dialect else -1)
+            columns = {"path": [row[0] for row in rows], "blob": blobs, "status": [row[3] or "source" for row in rows]}
+            yield _Listing(repo, revision.id, pa.table(columns, _ENTRY_SCHEMA), other)
+            for batch in self._batches(new, last=revision is revisions[-1]):
+                task = Batch(folder, batch, self.rules, left_out)
+                yield _Parsing(repo, task, self.submit(task))
+
+    def _know(self, pairs: set[tuple[str, str]], ids: dict[tuple[str, str], int]) -> None:
+        """Adds the ids of those blobs that are stored or in hand."""
+        ids.update((pair, self.in_hand[pair]) for pair in pairs & self.in_hand.keys())
+        ids.update(self.store.known_blobs(pairs - ids.keys(), self.rules))
+
+    def _batches(self, new: list[Blob], *, last: bool) -> Iterator[list[Blob]]:
+        """Yields batches off the list, smaller towards its end, so that no worker is left with a long one."""
+        while new and (last or len(new) >= _BATCH_BLOBS):
+            size = min(_BATCH_BLOBS, max(_FEW_BLOBS, len(new) // (2 * self.jobs)))
+            batch = new[:size]
+            del new[:size]
+            yield batch
+
+
+_ENTRY_SCHEMA = pa.schema([("path", pa.string()), ("blob", pa.int32()), ("status", pa.string())])
 
 
 def _sources(tree: Sequence[TreeEntry], gold_paths: set[str]) -> tuple[list[tuple[str, str, str, str]], int]:
@@ -161,122 +280,3 @@ def _sources(tree: Sequence[TreeEntry], gold_paths: set[str]) -> tuple[list[tupl
         else:
             rows.append((path, entry.oid, "", NOT_FILES.get(entry.mode, f"mode_{entry.mode}")))
     return sorted(rows), other
-
-
-@contextmanager
-def _pool(jobs: int) -> Iterator[Executor]:
-    """Who parses while this thread writes: a thread for one job, processes for more.
-
-    Neither parsing nor walking a tree releases the interpreter lock, so threads would share one core; writing to the
-    database does, so one parsing thread and the writing go on side by side.
-    """
-    # Not fork: the parent holds DuckDB's threads, which a forked child would inherit half dead.
-    spawn = multiprocessing.get_context("spawn")
-    pool = ThreadPoolExecutor(1) if jobs == 1 else ProcessPoolExecutor(jobs, spawn, initializer=_end_with_parent)
-    try:
-        yield pool
-    finally:
-        # After an interruption the batches that wait are not worth waiting for.
-        pool.shutdown(cancel_futures=True)
-
-
-def _submit(pool: Executor, folder: Path, blobs: Sequence[Blob], rules: dict[str, str]) -> Future[_Batch]:
-    """Hands a batch to the pool. A process that this starts leaves signals to the one that started it."""
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
-    try:
-        return pool.submit(parse_blobs, folder, blobs, rules)
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
-
-
-def _end_with_parent() -> None:
-    """In a worker: ends it when the process that started it is gone, however that ended (kill -9 tells nobody)."""
-    parent = multiprocessing.parent_process()
-
-    def wait() -> None:
-        if parent is not None:
-            parent.join()
-            os._exit(1)
-
-    threading.Thread(target=wait, daemon=True).start()
-
-
-def _parsed(
-    folder: Path, blobs: Sequence[Blob], rules: dict[str, str], pool: Executor, ahead: int
-) -> Iterator[tuple[pa.Table, pa.Table]]:
-    """Yields (blob rows, chunk rows) until every blob is parsed, in the same order whatever the number of workers.
-
-    ahead: how many batches are in hand at once.
-    """
-    queue: deque[Future[_Batch]] = deque()
-    batches = (blobs[start : start + _BATCH_BLOBS] for start in range(0, len(blobs), _BATCH_BLOBS))
-    try:
-        while True:
-            while len(queue) < ahead and (batch := next(batches, None)):
-                queue.append(_submit(pool, folder, batch, rules))
-            if not queue:
-                return
-            blob_rows, chunk_rows, rest = queue.popleft().result()
-            if rest:
-                queue.appendleft(_submit(pool, folder, rest, rules))
-            yield blob_rows, chunk_rows
-    except BrokenProcessPool as error:
-        raise EnvironmentProblem(
-            f"{folder}: a parsing process was ended from outside (out of memory?).",
-            "Run it again, with --jobs 1 if memory is short; finished repositories are kept.",
-        ) from error
-
-
-def parse_blobs(folder: Path, blobs: Sequence[Blob], rules: dict[str, str]) -> _Batch:
-    """Parses blobs until enough text is gathered; returns blob rows, chunk rows and the blobs not yet parsed."""
-    blob_rows: list[tuple[Any, ...]] = []
-    chunk_rows: list[tuple[Any, ...]] = []
-    held = 0
-    # What the fetch left out on purpose, for its size.
-    left_out = {absent.oid for absent in absent_blobs(folder)}
-    for blob, (_, size, data) in zip(blobs, _read(folder, blobs), strict=False):
-        if data is None:
-            if size < 0 and blob.oid not in left_out:
-                raise InvalidInputError(f"{folder}: blob {blob.oid} is missing.", DAMAGED)
-            status = "too_large"
-            blob_rows.append((*blob, rules[blob.dialect], max(size, 0), 0, status, 0))
-            continue
-        parsed = chunk_blob(data, blob.dialect)
-        lines = data.count(b"\n") + (not data.endswith(b"\n") and bool(data))
-        blob_rows.append((*blob, rules[blob.dialect], size, lines, parsed.status, parsed.error_count))
-        for ordinal, c in enumerate(parsed.chunks):
-            text = source_text(data, c)
-            held += len(text)
-            chunk_rows.append(
-                (blob.id, ordinal, c.language, c.kind, c.name, c.container, c.qualified_name)
-                + (c.start_line, c.end_line, c.start_byte, c.end_byte, text)
-            )
-        held += 200
-        if held > _HAND_BACK_BYTES:
-            break
-    return _table(blob_rows, _BLOB_SCHEMA), _table(chunk_rows, _CHUNK_SCHEMA), blobs[len(blob_rows) :]
-
-
-def _read(folder: Path, blobs: Iterable[Blob]) -> Iterator[tuple[str, int, bytes | None]]:
-    return read_blobs(folder, (blob.oid for blob in blobs), MAX_BLOB_BYTES)
-
-
-def _table(rows: Sequence[tuple[Any, ...]], schema: pa.Schema) -> pa.Table:
-    columns = zip(*rows, strict=True) if rows else [()] * len(schema)
-    return pa.table([pa.array(column, field.type) for column, field in zip(columns, schema, strict=True)], schema)
-
-
-_BLOB_SCHEMA = pa.schema(
-    [
-        *(("id", pa.int32()), ("oid", pa.string()), ("dialect", pa.string()), ("rules", pa.string())),
-        *(("bytes", pa.int64()), ("lines", pa.int32()), ("status", pa.string()), ("error_count", pa.int32())),
-    ]
-)
-_CHUNK_SCHEMA = pa.schema(
-    [
-        *(("blob", pa.int32()), ("ordinal", pa.int32()), ("language", pa.string()), ("kind", pa.string())),
-        *(("name", pa.string()), ("container", pa.string()), ("qualified_name", pa.string())),
-        *(("start_line", pa.int32()), ("end_line", pa.int32())),
-        *(("start_byte", pa.int64()), ("end_byte", pa.int64()), ("text", pa.string())),
-    ]
-)

@@ -244,11 +244,11 @@ class Store:
 
     # -- chunks -------------------------------------------------------------------------------------------------------
 
-    def replace_entries(self, revision: int, rules: str, rows: Sequence[Row], other_files: int) -> None:
-        """Keeps the listing of one revision: (path, blob id or -1, status) rows, and how many other files it has."""
+    def replace_entries(self, revision: int, rules: str, rows: pa.Table, other_files: int) -> None:
+        """Keeps the listing of one revision: columns path, blob (-1 for none), status; and how many other files."""
         self._db.execute("DELETE FROM entry WHERE revision = ?", [revision])
-        columns = ["revision", "path", "blob", "status"]
-        self._db.insert("entry", columns, [(revision, *row) for row in rows])
+        with self._db.incoming(rows):
+            self._db.execute(f"INSERT INTO entry SELECT {int(revision)}, path, blob, status FROM incoming")
         self._db.execute(
             "UPDATE revision SET rules = ?, other_files = ?,"
             f" content = (SELECT {integrity.digest_of('entry')} FROM entry WHERE revision = ?) WHERE id = ?",
