@@ -5,18 +5,21 @@ A worker is a process of its own, which starts by importing this module: it impo
 
 from __future__ import annotations
 
-import multiprocessing
 import os
+import pickle
+import select
 import signal
+import subprocess
+import sys
 import threading
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 from itertools import accumulate
 from pathlib import Path
-from typing import Any, NamedTuple, TypeAlias, cast
+from queue import SimpleQueue
+from typing import IO, Any, NamedTuple, TypeAlias, cast
 
 from quarry_harness.chunking import MAX_BLOB_BYTES, chunk_blob, source_texts
 from quarry_harness.errors import EnvironmentProblem, InvalidInputError
@@ -104,46 +107,110 @@ def workers(jobs: int) -> Iterator[Callable[[Batch], Future[Parsed]]]:
     Neither parsing nor walking a tree releases the interpreter lock, so threads would share one core; git and the
     database do their work without it, so one parsing thread and the storing go on side by side.
     """
-    # Not fork: the parent holds the threads of other libraries, which a forked child would inherit half dead.
-    spawn = multiprocessing.get_context("spawn")
-    pool: Executor = ThreadPoolExecutor(1) if jobs == 1 else ProcessPoolExecutor(jobs, spawn, _end_with_parent)
+    processes = [_Worker() for _ in range(jobs if jobs > 1 else 0)]
+    idle: SimpleQueue[_Worker] = SimpleQueue()
+    for process in processes:
+        idle.put(process)
 
-    def submit(batch: Batch) -> Future[Parsed]:
-        # A process that this starts leaves signals to the one that started it.
+    def parse(batch: Batch) -> Parsed:
+        if not processes:
+            return parse_batch(batch)
+        process = idle.get()
+        try:
+            return process.parse(batch)
+        finally:
+            idle.put(process)
+
+    pool = ThreadPoolExecutor(jobs)
+    try:
+        yield lambda batch: pool.submit(parse, batch)
+    finally:
+        # After an interruption neither the batches that wait nor those at work are worth waiting for.
+        pool.shutdown(wait=False, cancel_futures=True)
+        for process in processes:
+            process.end()
+        pool.shutdown()
+        for process in processes:
+            process.close()
+
+
+class _Worker:
+    """A process that runs `serve`, and is asked by one thread.
+
+    Not of multiprocessing, whose processes import the program's main module and all that it needs, and need a third
+    process. This one ends when its input does, however the program that started it ended (kill -9 tells nobody).
+    """
+
+    def __init__(self) -> None:
+        command = [sys.executable, "-P", "-c", f"from {__name__} import serve; serve()"]
+        environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+        # Signals are for the program that started it.
         before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
         try:
-            return pool.submit(parse_batch, batch)
+            self.process = subprocess.Popen(
+                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment, pipesize=1 << 20
+            )
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
-    try:
-        yield submit
-    finally:
-        # After an interruption the batches that wait are not worth waiting for.
-        pool.shutdown(cancel_futures=True)
+    def parse(self, batch: Batch) -> Parsed:
+        """Returns what `parse_batch` does, and raises it; EnvironmentProblem where the process was ended."""
+        answers = cast("IO[bytes]", self.process.stdout)
+        try:
+            _send(cast("IO[bytes]", self.process.stdin), batch)
+            answer = pickle.load(answers)  # noqa: S301  # of a process of ours
+        except (OSError, EOFError, pickle.UnpicklingError) as error:
+            raise EnvironmentProblem(
+                f"{batch.folder}: a parsing process was ended from outside (out of memory?).",
+                "Run it again, with --jobs 1 if memory is short; finished repositories are kept.",
+            ) from error
+        if isinstance(answer, BaseException):
+            raise answer
+        return cast("Parsed", answer)
+
+    def end(self) -> None:
+        """Ends the process, whatever it is doing; who waits for its answer is told."""
+        self.process.kill()
+
+    def close(self) -> None:
+        """Closes its pipes, when nobody asks it any more."""
+        with suppress(BrokenPipeError), self.process:
+            pass
 
 
-def outcome(result: Future[Parsed], batch: Batch) -> Parsed:
-    """Waits for a batch; raises what `parse_batch` raises, and EnvironmentProblem where its process was ended."""
-    try:
-        return result.result()
-    except BrokenProcessPool as error:
-        raise EnvironmentProblem(
-            f"{batch.folder}: a parsing process was ended from outside (out of memory?).",
-            "Run it again, with --jobs 1 if memory is short; finished repositories are kept.",
-        ) from error
+def serve() -> None:
+    """Answers pickled batches on standard input with their `Parsed`, or the exception, until there are no more."""
+    batches, answers = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
+    # Whatever prints must not end up among the answers.
+    os.dup2(2, 1)
+    threading.Thread(target=_end_with_input, daemon=True).start()
+    while True:
+        try:
+            batch = pickle.load(batches)  # noqa: S301  # of the process that started this one
+        except EOFError:
+            return
+        answer: Parsed | Exception
+        try:
+            answer = parse_batch(batch)
+        except Exception as error:  # noqa: BLE001  # raised again where it is read
+            answer = error
+        try:
+            _send(answers, answer)
+        except BrokenPipeError:
+            return
 
 
-def _end_with_parent() -> None:
-    """In a worker: ends it when the process that started it is gone, however that ended (kill -9 tells nobody)."""
-    parent = multiprocessing.parent_process()
+def _end_with_input() -> None:
+    """Ends this process, in the middle of a batch too, when nobody is left to send another."""
+    hangup = select.poll()
+    hangup.register(0, 0)
+    hangup.poll()
+    os._exit(0)
 
-    def wait() -> None:
-        if parent is not None:
-            parent.join()
-            os._exit(1)
 
-    threading.Thread(target=wait, daemon=True).start()
+def _send(stream: IO[bytes], thing: object) -> None:
+    pickle.dump(thing, stream, pickle.HIGHEST_PROTOCOL)
+    stream.flush()
 
 
 def _table(columns: dict[str, str], values: Iterable[Sequence[Any]]) -> dict[str, Column]:

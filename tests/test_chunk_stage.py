@@ -1,5 +1,13 @@
 """The chunk stage: many repositories and revisions in hand at once, stored in order, each blob parsed once."""
 
+import contextlib
+import os
+import pickle
+import signal
+import subprocess
+import sys
+import threading
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -9,7 +17,7 @@ import pytest
 from git_repos import Files, git, make_repository
 
 from quarry_harness import parsing
-from quarry_harness.errors import InvalidInputError
+from quarry_harness.errors import EnvironmentProblem, InvalidInputError
 from quarry_harness.stages.chunk import chunk
 from quarry_harness.stages.workspace import repository_folder
 from quarry_harness.store import Store
@@ -145,6 +153,48 @@ def test_a_repository_without_its_trees_does_not_keep_the_others_waiting(tmp_pat
     with pytest.raises(InvalidInputError, match=r"o__b\.git"):
         run(tmp_path)
     assert [name for *_, name in functions(tmp_path)] == ["a", "c"]
+
+
+def test_a_worker_ends_in_the_middle_of_a_batch_when_nobody_waits_for_it(tmp_path: Path) -> None:
+    # The Scala parser works on this until its limit of 30 seconds.
+    data = b"if (a) {" * 100_000
+    folder = tmp_path / "o__r.git"
+    make_repository(folder, [{"a.scala": data}])
+    oid = git(folder, "hash-object", "--stdin", stdin=data)
+    batch = parsing.Batch(folder, [parsing.Blob(0, oid, "scala")], {"scala": ""}, frozenset())
+    command = [sys.executable, "-c", "from quarry_harness.parsing import serve; serve()"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL) as worker:
+        assert worker.stdin is not None
+        worker.stdin.write(pickle.dumps(batch))
+        worker.stdin.flush()
+        with pytest.raises(subprocess.TimeoutExpired):
+            worker.wait(2)
+        worker.stdin.close()
+        assert worker.wait(5) == 0
+
+
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs /proc")
+def test_a_worker_that_is_killed_is_the_surroundings_problem_and_keeps_what_was_done(tmp_path: Path) -> None:
+    make_fetched(tmp_path, {"o__r": [{"a.scala": b"if (a) {" * 100_000}]})
+    ended: list[int] = []
+
+    def kill_one() -> None:
+        own = os.getpid()
+        while not ended:
+            for stat in Path("/proc").glob("[0-9]*/stat"):
+                with contextlib.suppress(OSError):
+                    words = stat.read_text().rpartition(")")[2].split()
+                    if int(words[1]) == own and b"serve" in (stat.parent / "cmdline").read_bytes():
+                        ended.append(int(stat.parent.name))
+        time.sleep(1)
+        for process in ended:
+            os.kill(process, signal.SIGKILL)
+
+    killer = threading.Thread(target=kill_one)
+    killer.start()
+    with pytest.raises(EnvironmentProblem, match="a parsing process was ended from outside"):
+        run(tmp_path, jobs=2)
+    killer.join()
 
 
 def test_what_a_worker_hands_back_is_parsed_in_the_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

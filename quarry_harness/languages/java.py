@@ -33,7 +33,7 @@ _NEW = re.compile(rb"""new(?=\s[^;"'/{}]{0,120}+[^;}])""")
 _SECOND_LOOKS = (
     SecondLook(_NEW, _local_type),
     *(
-        # One search a word is several times as fast as one pattern for all.
+        # One pattern a word, each with a literal beginning, is several times as fast as one for all.
         SecondLook(re.compile(word + rb"(?=\s+\w)"), _local_type, word=word)
         for word in (b"class", b"interface", b"enum", b"record")
     ),

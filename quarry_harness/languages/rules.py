@@ -65,21 +65,12 @@ class SecondLook:
     pattern: re.Pattern[bytes]
     hook: Hook
     in_errors: bool = False  # only a tree with errors can hold such a place
-    word: bytes = b""  # what every match begins with: the search for it is the faster one
+    word: bytes = b""  # what every match holds: a blob without it is not searched
     not_inside: frozenset[str] = frozenset()  # nodes between the body and the place that make it none
 
-    def places(self, source: bytes) -> Iterator[int]:
-        """Yields the offset of each match's last byte, in order."""
-        if not self.word:
-            for match in self.pattern.finditer(source):
-                yield match.end() - 1
-            return
-        at = source.find(self.word)
-        while at >= 0:
-            found = self.pattern.match(source, at)
-            if found is not None:
-                yield found.end() - 1
-            at = source.find(self.word, at + 1)
+    def places(self, source: bytes) -> list[int]:
+        """Returns the offset of each match's last byte, in order."""
+        return [match.end() - 1 for match in self.pattern.finditer(source)] if self.word in source else []
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,7 @@ from quarry_harness.errors import InvalidInputError
 from quarry_harness.git import NOT_FILES, list_tree
 from quarry_harness.languages import dialect_of_path, reads_headers_as_cpp
 from quarry_harness.layout import absent_blobs
-from quarry_harness.parsing import DAMAGED, Batch, Blob, Column, Parsed, Strings, outcome, workers
+from quarry_harness.parsing import DAMAGED, Batch, Blob, Column, Parsed, Strings, workers
 from quarry_harness.stages.workspace import (
     HAVE,
     chunk_rules,
@@ -82,7 +82,8 @@ def chunk(workspace: Path, image: str, jobs: int, progress: Progress) -> dict[st
     started = time.monotonic()
     rules = chunk_rules()
     state = listing_state(rules)
-    with Store.open(workspace) as store:
+    # One thread for the database: the other cores are the workers'.
+    with Store.open(workspace, threads=1) as store:
         require_fetched(store, image)
         store.drop_stale_blobs(rules)
         revisions = store.revisions(image)
@@ -172,7 +173,7 @@ def _keep(store: Store, steps: Iterable[_Step], prepare: _Preparation, state: st
             continue
         batch, result = step.batch, step.result
         while True:
-            parsed = outcome(result, batch)
+            parsed = result.result()
             if parsed.rest:
                 result = prepare.submit(batch._replace(blobs=parsed.rest))
             store.add_blobs(_table(parsed.blobs), _table(parsed.chunks))
@@ -247,9 +248,10 @@ class _Preparation:
         ids.update(self.store.known_blobs(pairs - ids.keys(), self.rules))
 
     def _batches(self, new: list[Blob], *, last: bool) -> Iterator[list[Blob]]:
-        """Yields batches off the list, smaller towards its end, so that no worker is left with a long one."""
+        """Yields batches off the list, smaller towards its end, so that no worker is left alone with a long one."""
         while new and (last or len(new) >= _BATCH_BLOBS):
-            size = min(_BATCH_BLOBS, max(_FEW_BLOBS, len(new) // (2 * self.jobs)))
+            share = len(new) // (2 * self.jobs) if self.jobs > 1 else len(new)
+            size = min(_BATCH_BLOBS, max(_FEW_BLOBS, share))
             batch = new[:size]
             del new[:size]
             yield batch

@@ -55,11 +55,11 @@ class Store:
         self.path = database.path
 
     @classmethod
-    def open(cls, workspace: Path, *, create: bool = False, read_only: bool = False) -> Store:
+    def open(cls, workspace: Path, *, create: bool = False, read_only: bool = False, threads: int = 0) -> Store:
         """Opens the workspace's database.
 
-        create: make the workspace where there is none; without it a missing one is a UsageError. Raises what
-        Database raises.
+        create: make the workspace where there is none; without it a missing one is a UsageError. threads: how many a
+        query may use, 0 for DuckDB's choice. Raises what Database raises.
         """
         path = workspace / FILE_NAME
         if not create and not is_workspace(workspace):
@@ -67,7 +67,7 @@ class Store:
                 f"{workspace}: there is no workspace here.",
                 "Make one with: quarry fetch --release demo (or name another folder with --workspace).",
             )
-        return cls(Database(path, read_only=read_only))
+        return cls(Database(path, read_only=read_only, threads=threads))
 
     def __enter__(self) -> Store:
         return self

@@ -24,8 +24,8 @@ Row = tuple[Any, ...]
 class Database:
     """A database file with our schema. `connection` runs SQL; `path` is the file."""
 
-    def __init__(self, path: Path, *, read_only: bool = False) -> None:
-        """Opens the file, and makes the tables in a new one.
+    def __init__(self, path: Path, *, read_only: bool = False, threads: int = 0) -> None:
+        """Opens the file, and makes the tables in a new one. threads: how many a query may use, 0 for DuckDB's choice.
 
         Raises EnvironmentProblem where another process holds it or it cannot be written, InvalidInputError where it
         is damaged or was made by another version.
@@ -34,7 +34,7 @@ class Database:
         _refuse_unusable(path)
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            self.connection = _connect(path, read_only=read_only)
+            self.connection = _connect(path, read_only=read_only, threads=threads)
         except (OSError, duckdb.Error) as error:
             raise _opening_problem(path, error) from error
         try:
@@ -42,7 +42,7 @@ class Database:
                 if read_only:
                     # A process was killed between making the file and making the tables.
                     self.connection.close()
-                    self.connection = _connect(path, read_only=False)
+                    self.connection = _connect(path, read_only=False, threads=threads)
                 self._create()
             self._check_version()
         except duckdb.Error as error:
@@ -172,10 +172,13 @@ def _refuse_unusable(path: Path) -> None:
         raise UsageError(f"{shown}: a workspace cannot lie at a path with {wrong}.", "Name another with --workspace.")
 
 
-def _connect(path: Path, *, read_only: bool) -> duckdb.DuckDBPyConnection:
+def _connect(path: Path, *, read_only: bool, threads: int) -> duckdb.DuckDBPyConnection:
     # "./": DuckDB would read a path that starts with "~" or "name:" as something else.
     words = str(path) if path.is_absolute() else f"./{path}"
-    return duckdb.connect(words, read_only=read_only, config={"memory_limit": MEMORY_LIMIT})
+    config: dict[str, str | bool | int | float | list[str]] = {"memory_limit": MEMORY_LIMIT}
+    if threads:
+        config["threads"] = threads
+    return duckdb.connect(words, read_only=read_only, config=config)
 
 
 def _opening_problem(path: Path, error: Exception) -> Exception:
