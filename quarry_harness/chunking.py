@@ -31,6 +31,7 @@ from quarry_harness.languages.rules import (
     Look,
     Rules,
     Scope,
+    SecondLook,
     Step,
     children,
     dotted,
@@ -211,8 +212,10 @@ def parsed_tree(data: bytes, dialect: str) -> Tree:
     rules = RULES_OF_DIALECT[dialect]
     deadline = time.monotonic() + PARSE_LIMIT_S
     best = _parse(rules.plain(data) if rules.plain is not None else data, dialect, deadline)
+    if rules.masked is None or not best.root_node.has_error:
+        return best
     fewest = sum(1 for _ in errors(best.root_node))
-    for source in rules.masked(data, best.root_node) if fewest and rules.masked is not None else ():
+    for source in rules.masked(data, best.root_node):
         try:
             tree = _parse(source, dialect, deadline)
         except TimeoutError:
@@ -276,12 +279,10 @@ class _Walk:
         self.found: list[Chunk] = []
         self.pending: list[Enter | Look] = [Enter(root, Scope())]
         # Where second looks may find something, by the last byte of their matches, in order.
-        places = [
-            (place, look)
-            for look in self.rules.second_looks
-            if root.has_error or not look.in_errors
-            for place in look.places(source)
-        ]
+        places: list[tuple[int, SecondLook]] = []
+        for look in self.rules.second_looks:
+            if look.word in source and (not look.in_errors or root.has_error):
+                places += [(match.end() - 1, look) for match in look.pattern.finditer(source)]
         places.sort(key=itemgetter(0))
         self.places = [place for place, _ in places]
         self.looks = [look for _, look in places]

@@ -1,15 +1,16 @@
 """What chunking costs beside parsing alone and beside Universal Ctags: scripts/bench chunk DIR [DIR...]
 
 For each language of the folders: MB/s of parsing alone (the files in memory, one parser), of our whole chunk stage
-(one worker: read from git, parse, extract, store), and of Universal Ctags on the same files, and the ratios. Then the
-stage with two workers on everything. Repetitions are interleaved and the medians are printed, so that a noisy machine
-hits all columns alike. The stage's fixed cost (opening a database) is in its time.
+(one worker: read from git, parse, extract, store), and of Universal Ctags on the same files, and the ratios; and how
+many percent of the stage go into the bare parse, into the functions (guards, the walk, error counts), into the worker's
+rows (reading from git, texts, columns), and into the rest (listing, storing, and what a stage costs whatever its size,
+which is measured on a repository of one small file). Then the stage with two workers on everything. Repetitions are
+interleaved and the medians are printed, so that a noisy machine hits all columns alike.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import resource
 import shutil
@@ -18,14 +19,16 @@ import sys
 import tempfile
 import time
 from collections import defaultdict
+from collections.abc import Sequence
 from pathlib import Path
 from statistics import median
 
 from tree_sitter import Parser
 
-from quarry_harness.chunking import grammar
-from quarry_harness.git import run_git
+from quarry_harness.chunking import chunk_blob, grammar
+from quarry_harness.git import list_tree, run_git
 from quarry_harness.languages import LANGUAGE_OF_DIALECT, dialect_of_path, reads_headers_as_cpp
+from quarry_harness.parsing import Batch, Blob, parse_batch
 from quarry_harness.stages.chunk import chunk
 from quarry_harness.stages.workspace import repository_folder
 from quarry_harness.store import Store
@@ -57,11 +60,12 @@ def make_workspace(workspace: Path, files: list[tuple[str, Path, str]]) -> None:
     stream = [b"commit refs/heads/main\ncommitter b <b@bench.invalid> 0 +0000\ndata 0\n"]
     for name, file, _ in files:
         data = file.read_bytes()
-        stream.append(b"M 100644 inline %s\ndata %d\n%s\n" % (json.dumps(name).encode(), len(data), data))
+        quoted = b'"' + b"".join(b"\\%03o" % byte for byte in os.fsencode(name)) + b'"'
+        stream.append(b"M 100644 inline %s\ndata %d\n%s\n" % (quoted, len(data), data))
     done = run_git(["fast-import", "--quiet"], git_dir=repository, stdin=b"".join(stream))
     if done.returncode:
         sys.exit(done.stderr.decode("utf-8", "replace"))
-    sha = run_git(["rev-parse", "refs/heads/main"], git_dir=repository).stdout.decode().strip()
+    sha = revision(workspace)
     run_git(["repack", "-adq"], git_dir=repository)
     task = Task("bench__bench", "t", "go")
     query = Query("bench__bench", "t", "t::q1", "?", sha)
@@ -70,6 +74,12 @@ def make_workspace(workspace: Path, files: list[tuple[str, Path, str]]) -> None:
     with Store.open(workspace, create=True) as store:
         store.import_release(release, {("preimage", "t::q1"): sha})
         store.record_revisions([("bench__bench", sha, "fetched", "")])
+
+
+def revision(workspace: Path) -> str:
+    """The workspace's only revision."""
+    git_dir = repository_folder(workspace, "bench__bench")
+    return run_git(["rev-parse", "refs/heads/main"], git_dir=git_dir).stdout.decode().strip()
 
 
 def stage_seconds(workspace: Path, jobs: int) -> tuple[float, int]:
@@ -92,6 +102,27 @@ def parse_seconds(files: list[tuple[bytes, str]]) -> float:
     return time.perf_counter() - started
 
 
+def chunk_seconds(files: list[tuple[bytes, str]]) -> float:
+    """Seconds of parsing and extracting, in memory."""
+    started = time.perf_counter()
+    for data, dialect in files:
+        chunk_blob(data, dialect)
+    return time.perf_counter() - started
+
+
+def worker_seconds(workspace: Path, files: list[tuple[str, Path, str]]) -> float:
+    """Seconds of all that a worker does: reading from git, parsing, extracting, making columns."""
+    folder = repository_folder(workspace, "bench__bench")
+    dialects = {name: dialect for name, _, dialect in files}
+    tree = sorted(list_tree(folder, revision(workspace)), key=lambda entry: entry.path)
+    rest: Sequence[Blob] = [Blob(i, entry.oid, dialects[entry.path]) for i, entry in enumerate(tree)]
+    rules = dict.fromkeys(dialects.values(), "0" * 16)
+    started = time.perf_counter()
+    while rest:
+        rest = [*parse_batch(Batch(folder, rest[:1024], rules, frozenset())).rest, *rest[1024:]]
+    return time.perf_counter() - started
+
+
 def ctags_seconds(language: str, files: list[tuple[str, Path, str]]) -> float:
     """Seconds of Universal Ctags on the same files; NaN without it or without the language."""
     name = CTAGS.get(language, language.capitalize())
@@ -111,6 +142,35 @@ def _ctags_languages() -> set[str]:
     return set(listed.stdout.split())
 
 
+def _row(workspace: Path, language: str, files: list[tuple[str, Path, str]], repetitions: int) -> str:
+    """One language's line of the table."""
+    make_workspace(workspace, files)
+    data = [(file.read_bytes(), dialect) for _, file, dialect in files]
+    size = sum(len(content) for content, _ in data) / 1e6
+    seconds: dict[str, list[float]] = defaultdict(list)
+    chunks = 0
+    for _ in range(repetitions):
+        seconds["parse"].append(parse_seconds(data))
+        seconds["chunk"].append(chunk_seconds(data))
+        seconds["worker"].append(worker_seconds(workspace, files))
+        stage, chunks = stage_seconds(workspace, 1)
+        seconds["stage"].append(stage)
+        seconds["ctags"].append(ctags_seconds(language, files))
+    parse, chunk_, worker, stage, ctags = (median(seconds[column]) for column in seconds)
+    line = f"{language:<12}{len(files):>7}{size:>7.1f}{chunks:>8}{size / parse:>7.1f}{size / stage:>7.1f}"
+    line += f"{parse / stage:>7.2f}{size / ctags:>7.1f}{ctags / stage:>12.2f}   "
+    parts = (parse, chunk_ - parse, worker - chunk_, stage - worker)
+    return line + ", ".join(f"{100 * part / stage:.0f}" for part in parts)
+
+
+def _fixed(folder: Path, repetitions: int) -> float:
+    """Seconds of a stage that has next to nothing to do."""
+    file = folder / "a.go"
+    file.write_text("package a\n", "utf-8")
+    make_workspace(folder / "fixed", [("a.go", file, "go")])
+    return median(stage_seconds(folder / "fixed", 1)[0] for _ in range(repetitions))
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folders", nargs="+", type=Path)
@@ -120,25 +180,13 @@ def main() -> None:
     found = sources([folder.resolve() for folder in options.folders])
     wanted = {language: files for language, files in found.items() if language in (options.language or found)}
     print(f"{os.cpu_count()} cores, medians of {options.repetitions} interleaved repetitions, MB/s of 1,000,000 bytes")
-    header = f"{'language':<12}{'files':>7}{'MB':>8}{'chunks':>8}{'parse':>8}{'stage':>8}{'ratio':>7}{'ctags':>8}"
-    print(f"{header}{'stage/ctags':>13}")
+    header = f"{'language':<12}{'files':>7}{'MB':>7}{'chunks':>8}{'parse':>7}{'stage':>7}{'ratio':>7}{'ctags':>7}"
+    print(f"{header}{'stage/ctags':>12}   of the stage, in %: parse, functions, rows, rest")
     with tempfile.TemporaryDirectory() as temporary:
         for language, files in sorted(wanted.items()):
-            workspace = Path(temporary, language)
-            make_workspace(workspace, files)
-            data = [(file.read_bytes(), dialect) for _, file, dialect in files]
-            size = sum(len(content) for content, _ in data) / 1e6
-            parses, stages, tags = [], [], []
-            chunks = 0
-            for _ in range(options.repetitions):
-                parses.append(parse_seconds(data))
-                seconds, chunks = stage_seconds(workspace, 1)
-                stages.append(seconds)
-                tags.append(ctags_seconds(language, files))
-            parse, stage, tag = (size / median(column) for column in (parses, stages, tags))
-            line = f"{language:<12}{len(files):>7}{size:>8.1f}{chunks:>8}{parse:>8.1f}{stage:>8.1f}"
-            print(f"{line}{stage / parse:>7.2f}{tag:>8.1f}{stage / tag:>13.2f}", flush=True)
-            shutil.rmtree(workspace)
+            print(_row(Path(temporary, language), language, files, options.repetitions), flush=True)
+            shutil.rmtree(Path(temporary, language))
+        print(f"a repository of one small file: {_fixed(Path(temporary), options.repetitions):.3f} s")
         everything = [file for files in wanted.values() for file in files]
         workspace = Path(temporary, "everything")
         make_workspace(workspace, everything)

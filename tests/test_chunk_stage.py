@@ -18,6 +18,7 @@ from git_repos import Files, git, make_repository
 
 from quarry_harness import parsing
 from quarry_harness.errors import EnvironmentProblem, InvalidInputError
+from quarry_harness.stages import chunk as chunk_stage
 from quarry_harness.stages.chunk import chunk
 from quarry_harness.stages.workspace import repository_folder
 from quarry_harness.store import Store
@@ -145,6 +146,27 @@ def test_a_repository_prepared_beside_a_damaged_one_does_not_rest_on_its_blobs(t
     assert not [row for row in found if row[0] == "o__a"]
     with Store.open(tmp_path) as store:
         assert all(count == 0 for _, count in store.integrity())
+
+
+def test_what_was_stored_before_an_end_is_not_parsed_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(chunk_stage, "_TRANSACTION_BYTES", 0)
+    revisions = many(0)
+    make_fetched(tmp_path, {"o__r": [*revisions, {"z.py": source("lost")}]})
+    folder = repository_folder(tmp_path, "o__r")
+    oid = git(folder, "hash-object", "-w", "--stdin", stdin=source("lost"))
+    for pack in (folder / "objects" / "pack").glob("*.pack"):
+        content = pack.read_bytes()
+        for file in (pack, pack.with_suffix(".idx")):
+            file.unlink()
+        git(folder, "unpack-objects", "-q", stdin=content)
+    lose(tmp_path, "o__r", oid)
+    with pytest.raises(InvalidInputError):
+        run(tmp_path)
+    assert len(functions(tmp_path)) == 3 * 150
+    git(folder, "hash-object", "-w", "--stdin", stdin=source("lost"))
+    done = run(tmp_path)
+    assert (done["listed"], done["parsed"]) == (1, 1)
+    assert len(functions(tmp_path)) == 3 * 150 + 1
 
 
 def test_a_repository_without_its_trees_does_not_keep_the_others_waiting(tmp_path: Path) -> None:

@@ -68,10 +68,6 @@ class SecondLook:
     word: bytes = b""  # what every match holds: a blob without it is not searched
     not_inside: frozenset[str] = frozenset()  # nodes between the body and the place that make it none
 
-    def places(self, source: bytes) -> list[int]:
-        """Returns the offset of each match's last byte, in order."""
-        return [match.end() - 1 for match in self.pattern.finditer(source)] if self.word in source else []
-
 
 @dataclass(frozen=True, slots=True)
 class Rules:

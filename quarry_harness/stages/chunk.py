@@ -1,7 +1,8 @@
-"""The chunk stage: every source blob of the fetched revisions parsed once per dialect, one transaction a repository.
+"""The chunk stage: every source blob of the fetched revisions parsed once per dialect.
 
 While workers parse, this thread lists the next trees and stores what is parsed: the work of several repositories is in
-hand at once, and is stored in their order, so that the database is the same whatever the number of workers.
+hand at once, and is stored in their order, so that the database is the same whatever the number of workers. A revision
+is listed after all its blobs are stored; blobs are of use without it, so transactions end where memory asks for it.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Future
+from dataclasses import dataclass
 from itertools import groupby
 from operator import attrgetter
 from pathlib import Path
@@ -40,6 +42,8 @@ NOT_SOURCE = "not_source"
 # A batch has at most this many blobs, and at least so many while there are more: each starts a git process.
 _BATCH_BLOBS = 1024
 _FEW_BLOBS = 64
+# What a transaction holds before it is committed stays in memory until then, and is lost with the process.
+_TRANSACTION_BYTES = 16_000_000
 
 _Submit: TypeAlias = Callable[[Batch], Future[Parsed]]
 
@@ -71,6 +75,14 @@ class _Damage(NamedTuple):
 _Step: TypeAlias = _Listing | _Parsing | _Damage
 
 
+@dataclass
+class _Done:
+    """What a run has parsed."""
+
+    blobs: int = 0
+    bytes: int = 0
+
+
 def chunk(workspace: Path, image: str, jobs: int, progress: Progress) -> dict[str, Any]:
     """Chunks what is not chunked yet; returns the counts of the whole selection and of this run.
 
@@ -84,23 +96,22 @@ def chunk(workspace: Path, image: str, jobs: int, progress: Progress) -> dict[st
     state = listing_state(rules)
     # One thread for the database: the other cores are the workers'.
     with Store.open(workspace, threads=1) as store:
-        require_fetched(store, image)
         store.drop_stale_blobs(rules)
-        revisions = store.revisions(image)
+        revisions = require_fetched(store, image)
         have = [r for r in revisions if r.status in HAVE]
         waiting: dict[str, list[RevisionRow]] = {}
         for revision in have:
             if revision.rules != state:
                 waiting.setdefault(revision.repo, []).append(revision)
-        parsed = parsed_bytes = 0
+        done = _Done()
         if waiting:
-            parsed, parsed_bytes = _chunk_repositories(store, workspace, waiting, rules, state, jobs, progress)
+            _chunk_repositories(store, workspace, waiting, rules, state, jobs, progress, done)
         summary = store.chunk_summary([r.id for r in have])
     return {
         "revisions": len(have),
         **summary,
-        "parsed": parsed,
-        "parsed_bytes": parsed_bytes,
+        "parsed": done.blobs,
+        "parsed_bytes": done.bytes,
         "listed": sum(len(group) for group in waiting.values()),
         "missing": [missing_revision(r) for r in revisions if r.status not in HAVE],
         "seconds": round(time.monotonic() - started, 3),
@@ -115,11 +126,11 @@ def _chunk_repositories(
     state: str,
     jobs: int,
     progress: Progress,
-) -> tuple[int, int]:
-    """Lists, parses and stores; returns how many blobs were parsed, and their bytes."""
+    done: _Done,
+) -> None:
+    """Lists, parses and stores, and adds up what is done."""
     todo = deque(waiting)
     damaged: list[InvalidInputError] = []
-    parsed = size = 0
     with workers(jobs) as submit:
         while todo:
             prepare = _Preparation(store, workspace, rules, submit, jobs)
@@ -129,21 +140,17 @@ def _chunk_repositories(
                 progress(len(waiting) - len(todo), len(waiting), repo)
                 todo.popleft()
                 try:
-                    with store.transaction():
-                        blobs, read = _keep(store, group, prepare, state)
+                    _keep_all(store, group, prepare, state, done)
                 except InvalidInputError as error:
                     # One damaged repository must not keep the others waiting. What was prepared after it may rest on
                     # its blobs, and is prepared again.
                     damaged.append(error)
                     steps.close()
                     break
-                parsed += blobs
-                size += read
                 progress(len(waiting) - len(todo), len(waiting), repo)
     if damaged:
         more = f" ({len(damaged) - 1} more repositories are damaged)" if len(damaged) > 1 else ""
         raise InvalidInputError(f"{damaged[0].message}{more}", f"{DAMAGED} The other repositories are chunked.")
-    return parsed, size
 
 
 def _ahead(steps: Iterator[_Step], many: int) -> Generator[_Step]:
@@ -162,9 +169,17 @@ def _ahead(steps: Iterator[_Step], many: int) -> Generator[_Step]:
                 step.result.cancel()
 
 
-def _keep(store: Store, steps: Iterable[_Step], prepare: _Preparation, state: str) -> tuple[int, int]:
-    """Stores the steps of one repository in order; returns how many blobs were parsed, and their bytes."""
-    count = size = 0
+def _keep_all(store: Store, steps: Iterator[_Step], prepare: _Preparation, state: str, done: _Done) -> None:
+    """Stores the steps of one repository, in order, in transactions of bounded size."""
+    unfinished = True
+    while unfinished:
+        with store.transaction():
+            unfinished = _keep(store, steps, prepare, state, done)
+
+
+def _keep(store: Store, steps: Iterator[_Step], prepare: _Preparation, state: str, done: _Done) -> bool:
+    """Stores as many steps as a transaction is to hold; returns whether that was enough before their end."""
+    held = 0
     for step in steps:
         if isinstance(step, _Damage):
             raise step.error
@@ -176,13 +191,17 @@ def _keep(store: Store, steps: Iterable[_Step], prepare: _Preparation, state: st
             parsed = result.result()
             if parsed.rest:
                 result = prepare.submit(batch._replace(blobs=parsed.rest))
-            store.add_blobs(_table(parsed.blobs), _table(parsed.chunks))
-            count += parsed.parsed
-            size += parsed.size
+            chunks = _table(parsed.chunks)
+            store.add_blobs(_table(parsed.blobs), chunks)
+            held += chunks.nbytes
+            done.blobs += parsed.parsed
+            done.bytes += parsed.size
             if not parsed.rest:
                 break
         prepare.stored(batch.blobs)
-    return count, size
+        if held > _TRANSACTION_BYTES:
+            return True
+    return False
 
 
 def _table(columns: dict[str, Column]) -> pa.Table:
@@ -225,10 +244,10 @@ class _Preparation:
         left_out = frozenset(absent.oid for absent in absent_blobs(folder))
         gold_paths = self.store.gold_paths(repo)
         ids: dict[tuple[str, str], int] = {}
-        new: list[Blob] = []
         for revision in revisions:
             rows, other = _sources(list(list_tree(folder, revision.sha)), gold_paths)
             self._know({(oid, dialect) for _, oid, dialect, _ in rows if dialect} - ids.keys(), ids)
+            new: list[Blob] = []
             blobs = []
             for _, oid, dialect, _ in rows:
                 if dialect and (oid, dialect) not in ids:
@@ -236,25 +255,25 @@ class _Preparation:
                     new.append(Blob(self.next_id, oid, dialect))
                     self.next_id += 1
                 blobs.append(ids[oid, dialect] if dialect else -1)
-            columns = {"path": [row[0] for row in rows], "blob": blobs, "status": [row[3] or "source" for row in rows]}
-            yield _Listing(repo, revision.id, pa.table(columns, _ENTRY_SCHEMA), other)
-            for batch in self._batches(new, last=revision is revisions[-1]):
+            for batch in self._batches(new):
                 task = Batch(folder, batch, self.rules, left_out)
                 yield _Parsing(repo, task, self.submit(task))
+            columns = {"path": [row[0] for row in rows], "blob": blobs, "status": [row[3] or "source" for row in rows]}
+            yield _Listing(repo, revision.id, pa.table(columns, _ENTRY_SCHEMA), other)
 
     def _know(self, pairs: set[tuple[str, str]], ids: dict[tuple[str, str], int]) -> None:
         """Adds the ids of those blobs that are stored or in hand."""
         ids.update((pair, self.in_hand[pair]) for pair in pairs & self.in_hand.keys())
         ids.update(self.store.known_blobs(pairs - ids.keys(), self.rules))
 
-    def _batches(self, new: list[Blob], *, last: bool) -> Iterator[list[Blob]]:
-        """Yields batches off the list, smaller towards its end, so that no worker is left alone with a long one."""
-        while new and (last or len(new) >= _BATCH_BLOBS):
-            share = len(new) // (2 * self.jobs) if self.jobs > 1 else len(new)
+    def _batches(self, new: Sequence[Blob]) -> Iterator[Sequence[Blob]]:
+        """Yields batches, smaller towards the end, so that no worker is left alone with a long one."""
+        start = 0
+        while (left := len(new) - start) > 0:
+            share = left // (2 * self.jobs) if self.jobs > 1 else left
             size = min(_BATCH_BLOBS, max(_FEW_BLOBS, share))
-            batch = new[:size]
-            del new[:size]
-            yield batch
+            yield new[start : start + size]
+            start += size
 
 
 _ENTRY_SCHEMA = pa.schema([("path", pa.string()), ("blob", pa.int32()), ("status", pa.string())])
