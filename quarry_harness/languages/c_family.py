@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cache, partial
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
 
 from tree_sitter import Node
 
@@ -147,23 +147,25 @@ def _definition(node: Node, scope: Scope, source: bytes) -> Iterable[Step]:
     if kind is not None and kind.type in _CLASSES:
         yield from _class(kind, scope, source)
     named = _function_name(declarator)
-    if named is not None:
+    # Below a macro's call, prototypes are to the grammar the parameters of an old-style function.
+    between = [child for child in children(node) if child.type == "declaration"] if node.child_count > 3 else ()
+    prototypes = [step for child in between for step in _declaration(child, scope, source)]
+    if prototypes:
+        yield from prototypes
+    elif named is not None:
         if kind is not None and kind.type == "qualified_identifier" and text(_last_part(kind), source) == "operator":
             # `inline X::operator bool() {`: the grammar takes what comes before the last word for the type.
             owner = scope.inside_type(_qualifier(kind, source))
             yield Function(node, "conversion_operator", f"operator {text(named, source)}", owner)
-            return
-        yield from _declared(node, named, scope, source)
-        return
+        else:
+            yield from _declared(node, named, scope, source)
     body = node.child_by_field_name("body")
-    if body is None:
+    if prototypes or named is not None or body is None:
         return
     name = text(declarator, source) if declarator is not None and declarator.type.endswith("identifier") else ""
-    if kind is not None and kind.type in _CLASSES:
-        # `class API Foo {`: the macro has become the class's name, and the name a declarator.
-        yield Enter(body, scope.inside_type(name))
-    else:
-        yield Enter(body, scope.inside_namespace(name))
+    # `class API Foo {`: the macro has become the class's name, and the name a declarator.
+    is_class = kind is not None and kind.type in _CLASSES
+    yield Enter(body, scope.inside_type(name) if is_class else scope.inside_namespace(name))
 
 
 def _declaration(node: Node, scope: Scope, source: bytes) -> Iterable[Step]:
@@ -219,13 +221,12 @@ def _type_definition(node: Node, scope: Scope, source: bytes) -> Iterable[Step]:
         yield from _class(kind, scope, source)
 
 
-# Searched for in every file: each begins with a sign that is rare, or with a line break (what stands in a file's first
-# line is left as it is).
+# Searched for in every file: each begins with a rare sign, or with a line break (a file's first line is left as it is).
 _COMMENT_IN_A_MACRO = re.compile(rb"/\*[^*\n]{0,200}+(?:\*(?!/)[^*\n]{0,200}+){0,9}+\*/(?=[ \t]*\\\r?\n)")
 _DOUBLY_IN_PARENTHESES = re.compile(rb"\(\([^()]*+(?:\([^()]*+\)[^()]*+)*+\)\s*+\)(?=\s*;)")
 _NAME_AND_MACRO = re.compile(rb"\b(?!(?:return|else|do|throw|co_return)\b)\w+[ \t]+([A-Z_]\w*[ \t]*)\Z")
 _MACRO = rb"(?:[A-Z][A-Z0-9_]{2,}+\b|[A-Z]\w*_(?:API|EXPORT)\b)"
-_CALL = _MACRO + rb"(?:\([^(){};\n]*+\))?"
+_CALL = _MACRO + rb"(?:\([^(){};\n]*+\)|[ \t]\([\d, ]++\))?"
 _AFTER_SMALL_WORDS = re.compile(
     rb"\n(?:template[ \t]*<[^\n;{}]*>)?([a-z0-9_ \t*]*+)(%b(?:[ \t]+%b)*+)(?=\s+[\w~:{/*&])" % (_CALL, _CALL)
 )
@@ -244,7 +245,7 @@ _SCOPE = rb"(?:\w++(?:%b)?::)*+" % _TEMPLATE
 # A function's head, of which the macros before it are no part: a type and a name, a constructor outside its class, a
 # destructor, a conversion; and a pointer to a function.
 _HEAD = re.compile(
-    rb"[ \t]+(?:(?:const|constexpr|inline|static|virtual|explicit|friend)[ \t]+)*+(?:%b|%b|%b)"
+    rb"(?:[ \t]+|(?<=\n))(?:(?:const|constexpr|inline|static|virtual|explicit|friend)[ \t]+)*+(?:%b|%b|%b)"
     % (
         _TYPE
         + rb"(?:[ \t]*[*&][*&\s]*|\s+)(?:\(\*\s*\w++\)|%b(?:operator[ \t]*[^\s\w(]+|\w++))[ \t]*\((?!\()" % _SCOPE,
@@ -252,7 +253,7 @@ _HEAD = re.compile(
         _SCOPE + rb"(?:~\w+[ \t]*\(|operator\b)",
     )
 )
-_NAME = re.compile(rb"[ \t]+(?:explicit[ \t]+)?[*& \t]*([A-Za-z_]\w*+)[ \t]*(?:[A-Z_]\w*[ \t]*\()?\(")
+_NAME = re.compile(rb"\s+(?:explicit[ \t]+)?[*& \t]*([A-Za-z_]\w*+)[ \t]*(?:[A-Z_]\w*[ \t]*\()?\(")
 _COMMENTS = rb"(?:\s|//[^\n]*+|/\*[^*]{0,2000}+(?:\*(?!/)[^*]{0,2000}+){0,99}+\*/)*+"
 _CLASS_BODY = re.compile(rb"\s*(?:final\b)?%b[:{]" % _COMMENTS)
 _CLASS_NAME = re.compile(rb"\s+[A-Za-z_]\w*+")
@@ -344,7 +345,7 @@ _ALONE = re.compile(
     rb"\n([ \t]*+)(%b([ \t]?\([^{};\n]*\))?)[ \t]*(?:/[*/][^\n]*)?\r?(?=\n|\Z)(?=(%b))" % (_MACRO, _COMMENTS)
 )
 _NO_FUNCTION = re.compile(rb"(?:(?:template|class|struct|union|enum|namespace|using|typedef|extern)\b|#|\Z)")
-_STATEMENT = re.compile(rb"[A-Za-z_~]")
+_STATEMENT = re.compile(rb"[ \t][A-Za-z_~]")
 _TOP_CALL = re.compile(rb"\n([A-Z]\w*\([^(){};\"]{0,300}(?:\"[^\"\\\n]*+(?:\\.[^\"\\\n]*+)*+\"\s*)++\);)")
 _BEHIND, _BEHIND_IN_C = (
     re.compile(
@@ -352,7 +353,10 @@ _BEHIND, _BEHIND_IN_C = (
         rb"(?!(?:if|for|while|switch|return|sizeof)\b)(?:~?\w++|\(\*\w+\))[ \t]*"
         rb"\([^(){};]{0,1000}+(?:\([^(){};]{0,1000}+\)[^(){};]{0,1000}+){0,100}+\)%b(?=\s*[;{])" % macro
     )
-    for macro in (rb"(?:[ \t]+(?:const|noexcept|override|final)\b)*+[ \t]+(%b)" % _MACRO, rb"\s+(%b)" % _CALL)
+    for macro in (
+        rb"(?:[ \t]+(?:const|noexcept|override|final)\b)*+[ \t]+(%b)" % _MACRO,
+        rb"\s+(%b(?:\s+%b)*+)" % (_CALL, _CALL),
+    )
 )
 
 
@@ -361,21 +365,24 @@ def _masked(plain: Callable[[bytes], bytes], behind: re.Pattern[bytes], data: by
     that are one macro, calls of macros with a string in the first column, and macros behind a function's parameters.
     """
     source = plain(data)
-    spans = [*_split_conditionals(source), *_lone_macros(source)]
+    spans, alone = [*_split_conditionals(source)], [*_lone_macros(source)]
     spans += [match.span(1) for pattern in (_TOP_CALL, behind) for match in pattern.finditer(source)]
-    if spans:
-        yield _without(source, spans)
+    if spans or alone:
+        masked = bytearray(_without(source, [*spans, *(span for span, _ in alone)]))
+        for (start, _), head in alone:
+            masked[start : start + len(head)] = head
+        yield bytes(masked)
 
 
 def _split_conditionals(source: bytes) -> Iterator[Span]:
     """All but the first branch of each `#if` that splits a statement, and the lines of its directives: of those inside
     parentheses, and those in a body with a branch that leaves a bracket open, or begins or ends within an expression.
     """
-    now, end, begins = _Open(0, 0), 0, False
+    now, end, begins = (0, 0), 0, False
     groups: list[_Group] = []
     for match in _DIRECTIVE.finditer(source):
         code = _NO_CODE.sub(b" ", source[end : match.start()])
-        now, end, word = now.after(code), match.end(), match[1]
+        now, end, word = _open(code, now), match.end(), match[1]
         if groups and begins:
             groups[-1].splits |= _BEGINS_WITHIN.match(code) is not None
         begins = word in (b"if", b"el")
@@ -392,48 +399,49 @@ def _split_conditionals(source: bytes) -> Iterator[Span]:
         if word == b"endif":
             groups.pop()
             now = group.after or now
-            if group.outside.parentheses or (group.outside.braces and group.splits):
+            braces, parentheses = group.outside
+            if parentheses or (braces and group.splits):
                 yield group.directives[0]
                 yield group.directives[1][0], group.directives[-1][1]
 
 
-class _Open(NamedTuple):
-    """How many braces are open, and how many parentheses since the last brace or statement."""
-
-    braces: int
-    parentheses: int
-
-    def after(self, code: bytes) -> _Open:
-        since = max(code.rfind(b";"), code.rfind(b"{"), code.rfind(b"}")) + 1
-        opened = code.count(b"(", since) - code.count(b")", since) + (0 if since else self.parentheses)
-        return _Open(self.braces + code.count(b"{") - code.count(b"}"), max(0, opened))
+def _open(code: bytes, before: tuple[int, int]) -> tuple[int, int]:
+    """How many braces are open after this code, and how many parentheses since the last brace or statement."""
+    since = max(code.rfind(b";"), code.rfind(b"{"), code.rfind(b"}")) + 1
+    parentheses = code.count(b"(", since) - code.count(b")", since) + (0 if since else before[1])
+    return before[0] + code.count(b"{") - code.count(b"}"), max(0, parentheses)
 
 
 @dataclass(slots=True)
 class _Group:
     """An `#if` up to its `#endif`."""
 
-    outside: _Open
+    outside: tuple[int, int]
     directives: list[Span] = field(default_factory=list)
-    after: _Open | None = None  # behind the first branch
+    after: tuple[int, int] | None = None  # behind the first branch
     splits: bool = False
 
 
-def _lone_macros(source: bytes) -> Iterator[Span]:
-    """Lines that are one macro, except in front of a function's head, whose first line they are."""
-    blank: dict[int, bool] = {}  # by where the macro starts
+def _lone_macros(source: bytes) -> Iterator[tuple[Span, bytes]]:
+    """Lines that are one macro, and what to put there: in front of a function's head, whose first line they are, a word
+    that may stand there.
+    """
+    words: dict[int, bytes] = {}  # by where the macro starts
     for match in reversed([*_ALONE.finditer(source)]):
-        indent, arguments, at = match[1], match[3], match.end(4)
-        closes = source.startswith(b"}", at) and not arguments
-        statement = indent and _STATEMENT.match(source, at) and not _HEAD.match(source, at - 1)
-        begins = source[max(0, match.start() - 200) : match.start()].rstrip()[-1:] not in b"|,=(+&?<-*!%^\\"
-        alone = blank[at] if at in blank else bool(closes or statement or _NO_FUNCTION.match(source, at))
-        blank[match.start(2)] = alone and begins
-        if alone and begins:
-            yield match.span(2)
-
-
-_NO_BREAK = re.compile(rb"[^\r\n]")
+        indent, (start, end), arguments, at = match[1], match.span(2), match[3], match.end(4)
+        if source[max(0, match.start() - 200) : match.start()].rstrip()[-1:] in b"|,=(+&?<-*!%^\\":
+            continue
+        head = _HEAD.match(source, at - 1) or _HEAD.match(source, at)
+        alone = (source.startswith(b"}", at) and not arguments) or (indent and _STATEMENT.match(source, at - 1))
+        if head and not arguments and end - start >= len(b"inline"):
+            words[start] = b"inline"
+        elif _NO_FUNCTION.match(source, at) or (alone and not head and at not in words):
+            words[start] = b""
+        elif at in words and not (words[at] and arguments):
+            words[start] = words[at]
+        else:
+            continue
+        yield (start, end), words[start]
 
 
 def _without(source: bytes, spans: list[Span]) -> bytes:
@@ -442,7 +450,7 @@ def _without(source: bytes, spans: list[Span]) -> bytes:
     for start, end in sorted(spans):
         if start < end and end > kept_to:
             first = max(start, kept_to)
-            pieces += [source[kept_to:first], _NO_BREAK.sub(b" ", source[first:end])]
+            pieces += [source[kept_to:first], re.sub(rb"[^\r\n]", b" ", source[first:end])]
             kept_to = end
     return b"".join([*pieces, source[kept_to:]]) if pieces else source
 
