@@ -256,7 +256,6 @@ _HEAD = re.compile(
 _NAME = re.compile(rb"\s+(?:explicit[ \t]+)?[*& \t]*([A-Za-z_]\w*+)[ \t]*(?:[A-Z_]\w*[ \t]*\()?\(")
 _COMMENTS = rb"(?:\s|//[^\n]*+|/\*[^*]{0,2000}+(?:\*(?!/)[^*]{0,2000}+){0,99}+\*/)*+"
 _CLASS_BODY = re.compile(rb"\s*(?:final\b)?%b[:{]" % _COMMENTS)
-_CLASS_NAME = re.compile(rb"\s+[A-Za-z_]\w*+")
 _CLASSES_NAMED = [
     re.compile(rb"%b[ \t]+(?:%b[ \t]+)*+([A-Za-z_]\w*+)" % (word, _CALL)) for word in (b"class", b"struct", b"union")
 ]
@@ -310,7 +309,7 @@ def _in_front(match: re.Match[bytes], classes: Callable[[], frozenset[bytes]]) -
         return end, end
     last = [one.start() for one in _IN_A_ROW.finditer(source, start, end)][-1]
     if words and words[-1] in (b"class", b"struct", b"union"):
-        name = _CLASS_NAME.match(source, end)
+        name = re.compile(rb"\s+[A-Za-z_]\w*+").match(source, end)
         named = name is not None and _CLASS_BODY.match(source, name.end()) is not None
         return start, (end if named else last if _CLASS_BODY.match(source, end) is not None else start)
     if _HEAD.match(source, end) is not None:
@@ -345,7 +344,6 @@ _ALONE = re.compile(
     rb"\n([ \t]*+)(%b([ \t]?\([^{};\n]*\))?)[ \t]*(?:/[*/][^\n]*)?\r?(?=\n|\Z)(?=(%b))" % (_MACRO, _COMMENTS)
 )
 _NO_FUNCTION = re.compile(rb"(?:(?:template|class|struct|union|enum|namespace|using|typedef|extern)\b|#|\Z)")
-_STATEMENT = re.compile(rb"[ \t][A-Za-z_~]")
 _TOP_CALL = re.compile(rb"\n([A-Z]\w*\([^(){};\"]{0,300}(?:\"[^\"\\\n]*+(?:\\.[^\"\\\n]*+)*+\"\s*)++\);)")
 _BEHIND, _BEHIND_IN_C = (
     re.compile(
@@ -432,7 +430,9 @@ def _lone_macros(source: bytes) -> Iterator[tuple[Span, bytes]]:
         if source[max(0, match.start() - 200) : match.start()].rstrip()[-1:] in b"|,=(+&?<-*!%^\\":
             continue
         head = _HEAD.match(source, at - 1) or _HEAD.match(source, at)
-        alone = (source.startswith(b"}", at) and not arguments) or (indent and _STATEMENT.match(source, at - 1))
+        alone = (source.startswith(b"}", at) and not arguments) or (
+            indent and re.match(rb"[ \t][A-Za-z_~]", source[at - 1 : at + 1])
+        )
         if head and not arguments and end - start >= len(b"inline"):
             words[start] = b"inline"
         elif _NO_FUNCTION.match(source, at) or (alone and not head and at not in words):
