@@ -230,7 +230,6 @@ _CALL = _MACRO + rb"(?:\([^(){};\n]*+\)|[ \t]\([\d, ]++\))?"
 _AFTER_SMALL_WORDS = re.compile(
     rb"\n(?:template[ \t]*<[^\n;{}]*>)?([a-z0-9_ \t*]*+)(%b(?:[ \t]+%b)*+)(?=\s+[\w~:{/*&])" % (_CALL, _CALL)
 )
-_IN_A_ROW = re.compile(_CALL)
 _BEFORE_A_BODY = re.compile(rb"\)(?: const)? ([A-Z][A-Z0-9_]{2,}+)(?=\s*\{|[ \t]*=[ \t]*default\b)")
 # Before a name, these words are no type: the macro is the type, or there is none.
 _NO_TYPES = frozenset(
@@ -307,7 +306,7 @@ def _in_front(match: re.Match[bytes], classes: Callable[[], frozenset[bytes]]) -
     words = before.replace(b"*", b" ").split()
     if (before and not before.endswith((b" ", b"\t", b"*"))) or (words and words[-1] in _NO_HEADS):
         return end, end
-    last = [one.start() for one in _IN_A_ROW.finditer(source, start, end)][-1]
+    last = start + [one.start() for one in re.finditer(_CALL, match[2])][-1]
     if words and words[-1] in (b"class", b"struct", b"union"):
         name = re.compile(rb"\s+[A-Za-z_]\w*+").match(source, end)
         named = name is not None and _CLASS_BODY.match(source, name.end()) is not None
@@ -345,6 +344,7 @@ _ALONE = re.compile(
 )
 _NO_FUNCTION = re.compile(rb"(?:(?:template|class|struct|union|enum|namespace|using|typedef|extern)\b|#|\Z)")
 _TOP_CALL = re.compile(rb"\n([A-Z]\w*\([^(){};\"]{0,300}(?:\"[^\"\\\n]*+(?:\\.[^\"\\\n]*+)*+\"\s*)++\);)")
+_ANY_BEHIND = re.compile(rb"\)[a-z \t]*\s%b[^;{}]*[;{]" % _MACRO)
 _BEHIND, _BEHIND_IN_C = (
     re.compile(
         rb"\n[ \t]*(?:(?!(?:return|else|case)\b)[A-Za-z_][\w:<>,*& \t]{0,200}[ \t*&])?"
@@ -359,12 +359,12 @@ _BEHIND, _BEHIND_IN_C = (
 
 
 def _masked(plain: Callable[[bytes], bytes], behind: re.Pattern[bytes], data: bytes, _root: Node) -> Iterator[bytes]:
-    """The plain source without what breaks it here and there: the branches of an `#if` that splits a statement, lines
-    that are one macro, calls of macros with a string in the first column, and macros behind a function's parameters.
-    """
+    """The plain source without branches of an `#if` that splits a statement, lines that are one macro, calls of macros
+    with a string in the first column, and macros behind a function's parameters."""
     source = plain(data)
     spans, alone = [*_split_conditionals(source)], [*_lone_macros(source)]
-    spans += [match.span(1) for pattern in (_TOP_CALL, behind) for match in pattern.finditer(source)]
+    searched = (_TOP_CALL, behind) if _ANY_BEHIND.search(source) is not None else (_TOP_CALL,)
+    spans += [match.span(1) for pattern in searched for match in pattern.finditer(source)]
     if spans or alone:
         masked = bytearray(_without(source, [*spans, *(span for span, _ in alone)]))
         for (start, _), head in alone:
