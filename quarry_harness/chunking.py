@@ -58,6 +58,8 @@ MAX_AMBIGUOUS_SIGNS = 1_000
 
 _LARGE_BODY_NODES = 5_000
 
+_EDITED_BLOCK = 256
+
 _UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
 _LFS = b"version https://git-lfs.github.com/spec/"
 _LOOKED_AT = 8192
@@ -184,11 +186,11 @@ def grammar(dialect: str) -> Language:
     return get_language(cast(SupportedLanguage, rules.grammars[dialect]))
 
 
-def _parse(data: bytes, dialect: str, deadline: float) -> Tree:
-    """A tree, or TimeoutError; `deadline` is a time of `time.monotonic`."""
+def _parse(data: bytes, dialect: str, deadline: float, old: Tree | None = None) -> Tree:
+    """A tree, or TimeoutError; `deadline` is a time of `time.monotonic`, `old` an edited tree to take parts of."""
     parser = Parser(grammar(dialect))
     if len(data) <= SMALL_BLOB_BYTES:
-        return parser.parse(data)
+        return parser.parse(data) if old is None else parser.parse(data, old)
     steps = 0
 
     def give_up(_offset: int, _has_error: bool) -> bool:
@@ -198,6 +200,8 @@ def _parse(data: bytes, dialect: str, deadline: float) -> Tree:
 
     view = memoryview(data)
     try:
+        if old is not None:
+            return parser.parse(lambda offset, _: view[offset:] if offset else data, old, progress_callback=give_up)
         return parser.parse(lambda offset, _point: view[offset:] if offset else data, progress_callback=give_up)
     except ValueError as error:  # all the binding says of a parse that was stopped
         raise TimeoutError from error
@@ -211,13 +215,16 @@ def parsed_tree(data: bytes, dialect: str) -> Tree:
     """
     rules = RULES_OF_DIALECT[dialect]
     deadline = time.monotonic() + PARSE_LIMIT_S
-    best = _parse(rules.plain(data) if rules.plain is not None else data, dialect, deadline)
-    if rules.masked is None or not best.root_node.has_error:
-        return best
+    given = rules.plain(data) if rules.plain is not None else data
+    first = best = _parse(given, dialect, deadline)
+    if rules.masked is None or not first.root_node.has_error:
+        return first
     fewest = sum(1 for _ in errors(best.root_node))
     for source in rules.masked(data, best.root_node):
         try:
-            tree = _parse(source, dialect, deadline)
+            # C and C++, the languages with such a rule, have few masks in large files.
+            old = _edited(first, given, source) if rules.plain is not None else None
+            tree = _parse(source, dialect, deadline, old)
         except TimeoutError:
             break
         if (count := sum(1 for _ in errors(tree.root_node))) < fewest:
@@ -225,6 +232,20 @@ def parsed_tree(data: bytes, dialect: str) -> Tree:
         if not fewest:
             break
     return best
+
+
+def _edited(tree: Tree, before: bytes, after: bytes) -> Tree:
+    """A copy of a tree that knows which blocks of its source are others in a second source of the same length."""
+    tree, row = tree.copy(), 0
+    for start in range(0, len(before), _EDITED_BLOCK):
+        end = min(start + _EDITED_BLOCK, len(before))
+        rows = before.count(b"\n", start, end)
+        if before[start:end] != after[start:end]:
+            first = (row, start - before.rfind(b"\n", 0, start) - 1)
+            last = (row + rows, end - before.rfind(b"\n", 0, end) - 1)
+            tree.edit(start, end, end, first, last, last)
+        row += rows
+    return tree
 
 
 def _enter(node: Node, scope: Scope, _source: bytes) -> Iterable[Step]:

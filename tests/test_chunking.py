@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from quarry_harness import chunking
 from quarry_harness.chunking import chunk_blob, parsed_tree
 from quarry_harness.languages import PROFILES
-from quarry_harness.languages.c_family import plain_c, plain_cpp
+from quarry_harness.languages.c_family import CPP, C, plain_c, plain_cpp
 from quarry_harness.languages.csharp import mask_directives
 from quarry_harness.languages.scala import mask_names
 
@@ -231,6 +231,129 @@ def test_a_constructor_behind_a_macro_outside_its_class_is_no_initialiser() -> N
     ]
 
 
+def test_words_in_capitals_before_a_head_hide_neither_type_nor_name() -> None:
+    source = (
+        "namespace n {\nextern API row_t*\nmake_row(\n    int a);\nINLINE const view_t &view(level l)\n{\n}\n"
+        "INLINE ns::tm now(int a) { return a; }\nFUN set& set::operator=(set&& r) { return *this; }\n"
+        "FUN set::operator bool() const { return true; }\nstatic DWORD WINAPI run(void *p);\nEXPORT BOOL call(int a);\n"
+        'API size_t (*pointer)(int a);\nDEPRECATED("so") API long old(int a);\nAPI void *find(int a);\n}\n'
+    )
+    assert [(kind, name, first, last) for kind, name, _, first, last in chunks(source, "cpp")] == [
+        ("function", "n.make_row", 2, 4),
+        ("function", "n.view", 5, 7),
+        ("function", "n.now", 8, 8),
+        ("method", "n.set.operator=", 9, 9),
+        ("conversion_operator", "n.set.operator bool", 10, 10),
+        ("function", "n.run", 11, 11),
+        ("function", "n.call", 12, 12),
+        ("function", "n.old", 14, 14),
+        ("function", "n.find", 15, 15),
+    ]
+
+
+def test_a_type_in_capitals_stays_a_type() -> None:
+    source = (
+        "\nFILE *a(int x);\nCHAR const *b(int x);\nstatic HANDLE c(void);\nUINT unsigned_d(int x);\n"
+        "struct FOO *e(int x);\nenum KIND f(int x);\n"
+    )
+    assert plain_c(source.encode()) == plain_cpp(source.encode()) == source.encode()
+    assert [name for _, name, *_ in chunks(source, "c")] == ["a", "b", "c", "unsigned_d", "e", "f"]
+
+
+def test_members_of_a_class_behind_macros_are_members() -> None:
+    source = (
+        "\nclass Library_API Token: public Base\n  /// What it is: a token.\n{\npublic:\n"
+        "  CONSTEXPR Token() NOEXCEPT : a_(0), b_(1) {}\n  CONSTEXPR INLINE Token(int a)\n    : a_(a) {\n  }\n"
+        "  explicit CONSTEXPR Token(T b);\n  NORETURN ~Token() {}\n  CONSTEXPR auto f() const -> int { return 1; }\n"
+        "  BOOL g(int a);\n};\n"
+    )
+    assert chunks(source, "cpp") == [
+        ("constructor", "Token.Token", "Token", 6, 6),
+        ("constructor", "Token.Token", "Token", 7, 9),
+        ("constructor", "Token.Token", "Token", 10, 10),
+        ("destructor", "Token.~Token", "Token", 11, 11),
+        ("method", "Token.f", "Token", 12, 12),
+        ("method", "Token.g", "Token", 13, 13),
+    ]
+
+
+def test_a_variable_behind_a_macro_and_a_word_of_the_language_are_no_functions() -> None:
+    source = "const int PRIV(table)[] = { 1, 2 };\nextern const int PRIV(other)[];\nint f(int a[]);\nint *g(int);\n"
+    assert [name for _, name, *_ in chunks(source, "c")] == ["f", "g"]
+    pointer = "\nAPI void (*p)(int) ATTR;\nAPI size_t (*q)(int, int) ATTR;\n"
+    assert chunks(pointer, "c") == []
+
+
+def test_statements_that_are_one_macro_hide_no_function() -> None:
+    test = 'void test_%d(void)\n{\n    EXPECT_BEGIN\n    ASSERT_EQUAL("%s", "b");\n    EXPECT_END\n}\n\n'
+    source = "".join(test % (number, text) for number, text in enumerate(["a", "a", ""]))
+    found = [(name, first, last) for _, name, _, first, last in chunks(source, "c")]
+    assert found == [("test_0", 1, 6), ("test_1", 8, 13), ("test_2", 15, 20)]
+
+
+def test_a_line_of_macros_before_a_head_is_the_functions_first() -> None:
+    source = "struct S {\n  INLINE\n  void f() { EXPECT(int); }\n  OBJECT\n};\nNS_BEGIN\n\nint g();\n"
+    assert [(name, first, last) for _, name, _, first, last in chunks(source, "cpp")] == [("S.f", 2, 3), ("g", 6, 8)]
+
+
+def test_an_if_that_splits_a_statement_hides_no_function() -> None:
+    source = (
+        "int a(int x) {\n#ifdef A\n  if (x) {\n#else\n  if (!x) {\n#endif\n    x++;\n  }\n  return x;\n}\n"
+        "int b(int x\n#ifdef B\n  , int y\n#endif\n) {\n  return f(x,\n#if C\n    1\n#else\n    2\n#endif\n  );\n}\n"
+        "int c(void) {\n  return 0;\n}\n"
+    )
+    for dialect in ("c", "cpp"):
+        found = [(name, first, last) for _, name, _, first, last in chunks(source, dialect)]
+        assert found == [("a", 1, 10), ("b", 11, 23), ("c", 24, 26)]
+
+
+def test_the_branches_of_an_if_around_functions_are_all_read() -> None:
+    source = (
+        'extern "C" {\n#if A\nint a(void) { return 1; }\n#else\nint b(void) { return 2; }\n#endif\n'
+        "int c(int x) {\n#ifdef B\n  if (x) {\n#else\n  if (!x) {\n#endif\n  }\n}\n}\nint d(void) { return 3; }\n"
+    )
+    assert [name for _, name, *_ in chunks(source, "cpp")] == ["a", "b", "c", "d"]
+
+
+def test_macros_behind_parameters_hide_no_function() -> None:
+    source = (
+        "\nint a(int x) UNUSED_RESULT;\nint b(int x,\n      int (*y)(int))\n  CHECKED(1);\nint c(int x) UNUSED;\n"
+        "int d(int x)\n{\n  if (x) RETURN_IT;\n  return (int) DEFAULT_IT;\n}\n"
+    )
+    found = [(name, first, last) for _, name, _, first, last in chunks(source, "c")]
+    assert found == [("a", 2, 2), ("b", 3, 5), ("c", 6, 6), ("d", 7, 11)]
+
+
+def test_a_macro_call_with_a_string_in_the_first_column_hides_no_function() -> None:
+    source = (
+        '#include "a.h"\nDEFINE_FLAG(int, limit, 256 << 10,\n    "many");\nDEFINE_FLAG(bool, on, 1, "or not");\n'
+        "namespace n {\nstatic int f(int a) {\n  return a;\n}\n}\nint X::g() { return 1; }\n"
+    )
+    assert [(name, first, last) for _, name, _, first, last in chunks(source, "cpp")] == [
+        ("n.f", 6, 8),
+        ("X.g", 10, 10),
+    ]
+
+
+def test_lines_of_macros_between_prototypes_hide_none_of_them() -> None:
+    source = (
+        "int x;\nAVAILABLE_IN_2_32\ngpointer take   (gsize a) MALLOC SIZE(1);\nAVAILABLE_IN_ALL\nList *copy (int a,\n"
+        "            ...) NULL_ENDED;\nAVAILABLE_IN_ALL\nvoid    put    (void);\n\nEND_DECLS\n"
+    )
+    found = [(name, first, last) for _, name, _, first, last in chunks(source, "c")]
+    assert found == [("take", 2, 3), ("copy", 4, 6), ("put", 7, 8)]
+
+
+def test_prototypes_are_no_old_style_parameters() -> None:
+    source = (
+        "\nBEGIN_IGNORE\nDEPRECATED_FOR(g)\ngpointer f(int a);\nint g(int a);\nint h(int);\n#define X(a) \\\n { a }\n"
+        "int x(a, b)\n  int a;\n  int (*b)(int);\n{\n  return a;\n}\n"
+        "static void PRINTF (1, 2)\nlog_it (const char *format,\n        ...)\n{\n}\n"
+    )
+    found = [(name, first, last) for _, name, _, first, last in chunks(source, "c")]
+    assert found == [("f", 4, 4), ("g", 5, 5), ("h", 6, 6), ("x", 9, 14), ("log_it", 15, 19)]
+
+
 _PIECES = [
     "class ",
     "API",
@@ -251,15 +374,32 @@ _PIECES = [
     "\\\n",
     "a::a(",
 ]
-_PIECES += ["GUARDED_BY", "= default", "#define "]
+_PIECES += [
+    "GUARDED_BY",
+    "= default",
+    "#define ",
+    "#if ",
+    "#else\n",
+    "#endif\n",
+    "'",
+    '"',
+    "}",
+    "API(1)",
+    "\nEXPORTED\nint f(",
+]
 
 
 @given(st.lists(st.sampled_from(_PIECES), max_size=30))
 def test_what_the_parser_is_given_of_c_keeps_every_offset_and_line(pieces: list[str]) -> None:
     source = "".join(pieces).encode()
-    for plain in (plain_c(source), plain_cpp(source)):
-        assert len(plain) == len(source)
-        assert all(new in (old, ord(" ")) for new, old in zip(plain, source, strict=True) if old not in b"\r\n")
+    root = parsed_tree(source, "c").root_node
+    for rules in (C, CPP):
+        assert rules.plain is not None
+        assert rules.masked is not None
+        for given_to_it in (rules.plain(source), *rules.masked(source, root)):
+            left = given_to_it.replace(b"inline", b" " * 6)
+            assert all(new in (old, ord(" ")) for new, old in zip(left, source, strict=True))
+            assert given_to_it.count(b"\n") == source.count(b"\n")
 
 
 def test_a_function_swallowed_by_a_broken_one_is_found() -> None:

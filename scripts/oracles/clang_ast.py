@@ -122,7 +122,11 @@ def main() -> None:
         print(json.dumps({"path": path, "parsed": True}))
         for first, last in skipped(cindex, unit, path):
             print(json.dumps({"path": path, "hidden": [first, last]}))
+        seen = set()  # what a struct declares is a child of the struct, and of a variable declared with it
         for cursor in declarations(unit.cursor, path):
+            if (place := (cursor.get_usr(), cursor.location.offset)) in seen:
+                continue
+            seen.add(place)
             print(json.dumps(row(cursor, path, source)))
 
 

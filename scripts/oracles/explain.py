@@ -23,6 +23,7 @@ GRAMMAR = "the grammar reads these lines, or what it takes them for a part of, w
 _MACROS = re.compile(r"[\w\s(),:\[\]]*")  # words and their arguments: no statement, no comment, no #
 _OLD_PROTOTYPE = re.compile(r"[A-Z_]\w*\s*\(\(.*\)\s*\)[^()]*;\s*(//.*|/\*.*)?", re.DOTALL)
 _TAIL = re.compile(r"\s*(=\s*(default|delete)|->[^{};]*);.*", re.DOTALL)
+_C_COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 _CALL = re.compile(r"\s*[A-Z][A-Z0-9_]{2,}\(")
 _COMMENT = {
     "python": re.compile(r"#[^\n]*"),
@@ -90,7 +91,9 @@ def _by_its_lines(file: File, theirs: tuple[int, int], ours: tuple[int, int]) ->
 
 
 def _of_c(lines: tuple[str, ...], theirs: tuple[int, int], ours: tuple[int, int]) -> str:
-    before = "\n".join(lines[ours[0] - 1 : theirs[0] - 1])
+    # Where several lines of macros are in front, the grammar may begin at the last.
+    first, last = sorted((ours[0], theirs[0]))
+    before = _C_COMMENT.sub("", "\n".join(lines[first - 1 : last - 1]))
     if theirs[1] == ours[1] and before and _MACROS.fullmatch(before):
         return MACRO_LINE
     if theirs[0] == ours[0] and theirs[1] < ours[1]:
