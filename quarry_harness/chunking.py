@@ -120,19 +120,20 @@ def fingerprint(dialect: str) -> str:
     seconds, what is stale costs the result.
     """
     rules = RULES_OF_DIALECT[dialect]
-    described_in = sys.modules[_module_of(rules)]
     parts = [dialect, rules.grammars[dialect], str(grammar(dialect).abi_version)]
     grammar_from = rules.package or "tree-sitter-language-pack"
     parts += [f"{package} {version(package)}" for package in ("tree-sitter", grammar_from)]
-    parts += [inspect.getsource(module) for module in (described_in, languages.rules, sys.modules[__name__])]
+    parts += [inspect.getsource(sys.modules[name]) for name in (*_described_in(rules), __name__)]
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
 
 
-def _module_of(rules: Rules) -> str:
-    """The module of `languages` that holds this description."""
-    for name in vars(languages).values():
-        if inspect.ismodule(name) and any(value is rules for value in vars(name).values()):
-            return name.__name__
+def _described_in(rules: Rules) -> list[str]:
+    """The modules of `languages` that hold this description and what it is made of."""
+    for module in filter(inspect.ismodule, vars(languages).values()):
+        if any(value is rules for value in vars(module).values()):
+            used = {str(getattr(value, "__module__", "")) for value in vars(module).values()}
+            names = {module.__name__, languages.rules.__name__, *used}
+            return sorted(name for name in names if name.startswith(f"{languages.__name__}."))
     raise KeyError(rules.language)
 
 
@@ -220,7 +221,7 @@ def parsed_tree(data: bytes, dialect: str) -> Tree:
     if rules.masked is None or not first.root_node.has_error:
         return first
     fewest = sum(1 for _ in errors(best.root_node))
-    for source in rules.masked(data, best.root_node):
+    for source in rules.masked(given, best.root_node):
         try:
             # C and C++, the languages with such a rule, have few masks in large files.
             old = _edited(first, given, source) if rules.plain is not None else None

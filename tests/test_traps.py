@@ -322,6 +322,11 @@ def test_source_text_starts_at_the_line_s_beginning_and_has_lf_line_ends() -> No
     assert source_text(data, chunk) == "    def m(self):\n        return '�'"
 
 
+def test_a_fingerprint_counts_every_module_that_a_description_is_made_of() -> None:
+    names = [name.rpartition(".")[2] for name in chunking._described_in(chunking.RULES_OF_DIALECT["cpp"])]
+    assert names == ["c_family", "c_macros", "rules"]
+
+
 @pytest.mark.parametrize("dialect", DIALECTS)
 def test_fingerprints_are_steady_and_tell_dialects_apart(dialect: str) -> None:
     assert fingerprint(dialect) == fingerprint(dialect)
