@@ -139,7 +139,7 @@ _ALONE = re.compile(
 )
 _NO_FUNCTION = re.compile(rb"(?:(?:template|class|struct|union|enum|namespace|using|typedef|extern)\b|#|\Z)")
 _TOP_CALL = re.compile(rb"\n([A-Z]\w*\([^(){};\"]{0,300}(?:\"[^\"\\\n]*+(?:\\.[^\"\\\n]*+)*+\"\s*)++\);)")
-_ANY_BEHIND = re.compile(rb"\)(?=[a-z \t]*\s%b[^;{}]*[;{])" % _MACRO)
+_ANY_BEHIND = re.compile(rb"\)(?=\s*+(?:[a-z]+\s++){0,3}+%b)" % _MACRO)
 _BEHIND, _BEHIND_IN_C = (
     re.compile(
         rb"\n[ \t]*(?:(?!(?:return|else|case)\b)[A-Za-z_][\w:<>,*& \t]{0,200}[ \t*&])?"
