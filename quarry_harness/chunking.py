@@ -131,7 +131,9 @@ def _described_in(rules: Rules) -> list[str]:
     """The modules of `languages` that hold this description and what it is made of."""
     for module in filter(inspect.ismodule, vars(languages).values()):
         if any(value is rules for value in vars(module).values()):
-            used = {str(getattr(value, "__module__", "")) for value in vars(module).values()}
+            # What a partial is of says where it is from, not the partial.
+            parts = (getattr(value, "func", value) for value in vars(module).values())
+            used = {str(getattr(part, "__module__", "")) for part in parts}
             names = {module.__name__, languages.rules.__name__, *used}
             return sorted(name for name in names if name.startswith(f"{languages.__name__}."))
     raise KeyError(rules.language)
@@ -223,8 +225,7 @@ def parsed_tree(data: bytes, dialect: str) -> Tree:
     fewest = sum(1 for _ in errors(best.root_node))
     for source in rules.masked(given, best.root_node):
         try:
-            # C and C++, the languages with such a rule, have few masks in large files.
-            old = _edited(first, given, source) if rules.plain is not None else None
+            old = _edited(first, given, source) if rules.masks_are_few else None
             tree = _parse(source, dialect, deadline, old)
         except TimeoutError:
             break

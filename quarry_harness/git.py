@@ -293,7 +293,6 @@ def _reader(
                 stderr=stderr,
                 env=git_environment(),
                 bufsize=_PIECE_BYTES,
-                pipesize=_PIECE_BYTES,
             )
         except FileNotFoundError:
             raise git_missing() from None

@@ -12,6 +12,7 @@ import signal
 import subprocess
 import sys
 import threading
+import traceback
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -22,13 +23,13 @@ from queue import SimpleQueue
 from typing import IO, Any, NamedTuple, TypeAlias, cast
 
 from quarry_harness.chunking import MAX_BLOB_BYTES, chunk_blob, source_texts
-from quarry_harness.errors import EnvironmentProblem, InvalidInputError
+from quarry_harness.errors import EnvironmentProblem, InvalidInputError, QuarryError
 from quarry_harness.git import read_blobs
 
 DAMAGED = "Delete that folder, then run quarry fetch and quarry chunk again."
 
 # A worker hands back what it has when the text it holds grows past this, so memory is bounded by jobs, not by blobs.
-_HAND_BACK_BYTES = 8_000_000
+_HAND_BACK_BYTES = 4_000_000
 
 
 class Blob(NamedTuple):
@@ -68,8 +69,11 @@ class Parsed(NamedTuple):
     rest: Sequence[Blob]
 
 
-def parse_batch(batch: Batch) -> Parsed:
-    """Parses blobs until enough text is gathered; raises InvalidInputError where a blob is missing."""
+def parse_batch(batch: Batch, ended: Callable[[], bool] = lambda: False) -> Parsed:
+    """Parses blobs until enough text is gathered, or nobody waits for it: `ended`, asked after each, says so.
+
+    Raises InvalidInputError where a blob is missing.
+    """
     folder, blobs, rules, left_out = batch
     blob_rows: list[tuple[Any, ...]] = []
     columns: list[list[Any]] = [[] for _ in _CHUNK_COLUMNS]
@@ -93,7 +97,7 @@ def parse_batch(batch: Batch) -> Parsed:
         new = source_texts(data, parsed.chunks)
         texts.extend(new)
         held += sum(map(len, new)) + 200
-        if held > _HAND_BACK_BYTES:
+        if held > _HAND_BACK_BYTES or ended():
             break
     done = len(blob_rows)
     blob_columns = zip(*blob_rows, strict=True) if blob_rows else [()] * len(_BLOB_COLUMNS)
@@ -107,14 +111,13 @@ def workers(jobs: int) -> Iterator[Callable[[Batch], Future[Parsed]]]:
     Neither parsing nor walking a tree releases the interpreter lock, so threads would share one core; git and the
     database do their work without it, so one parsing thread and the storing go on side by side.
     """
-    processes = [_Worker() for _ in range(jobs if jobs > 1 else 0)]
+    processes: list[_Worker] = []
     idle: SimpleQueue[_Worker] = SimpleQueue()
-    for process in processes:
-        idle.put(process)
+    ended = threading.Event()
 
     def parse(batch: Batch) -> Parsed:
         if not processes:
-            return parse_batch(batch)
+            return parse_batch(batch, ended.is_set)
         process = idle.get()
         try:
             return process.parse(batch)
@@ -123,10 +126,14 @@ def workers(jobs: int) -> Iterator[Callable[[Batch], Future[Parsed]]]:
 
     pool = ThreadPoolExecutor(jobs)
     try:
+        for _ in range(jobs if jobs > 1 else 0):
+            processes.append(_Worker())
+            idle.put(processes[-1])
         yield lambda batch: pool.submit(parse, batch)
     finally:
         # After an interruption neither the batches that wait nor those at work are worth waiting for.
         pool.shutdown(wait=False, cancel_futures=True)
+        ended.set()
         for process in processes:
             process.end()
         pool.shutdown()
@@ -142,14 +149,19 @@ class _Worker:
     """
 
     def __init__(self) -> None:
-        command = [sys.executable, "-P", "-c", f"from {__name__} import serve; serve()"]
-        environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+        # The same package as this process has, wherever that came from.
+        path = [str(Path(entry).absolute()) for entry in sys.path]
+        program = f"import sys; sys.path[:] = {path!r}; from {__name__} import serve; serve()"
         # Signals are for the program that started it.
         before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
         try:
             self.process = subprocess.Popen(
-                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment, pipesize=1 << 20
+                [sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE
             )
+        except OSError as error:
+            raise EnvironmentProblem(
+                f"{sys.executable}: a parsing process cannot be started ({error.strerror}).", "Run it with --jobs 1."
+            ) from error
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
@@ -192,8 +204,11 @@ def serve() -> None:
         answer: Parsed | Exception
         try:
             answer = parse_batch(batch)
-        except Exception as error:  # noqa: BLE001  # raised again where it is read
+        except QuarryError as error:
             answer = error
+        except Exception as error:  # noqa: BLE001  # raised again where it is read, with the place that pickling loses
+            answer = RuntimeError(f"{type(error).__name__} in a parsing process: {error}")
+            answer.add_note(traceback.format_exc())
         try:
             _send(answers, answer)
         except BrokenPipeError:
@@ -202,9 +217,10 @@ def serve() -> None:
 
 def _end_with_input() -> None:
     """Ends this process, in the middle of a batch too, when nobody is left to send another."""
-    hangup = select.poll()
-    hangup.register(0, 0)
-    hangup.poll()
+    ends = select.poll()
+    ends.register(0, select.POLLHUP)
+    while not any(event & (select.POLLHUP | select.POLLERR | select.POLLNVAL) for _, event in ends.poll()):
+        pass
     os._exit(0)
 
 

@@ -3,6 +3,7 @@
 import contextlib
 import os
 import pickle
+import shutil
 import signal
 import subprocess
 import sys
@@ -184,38 +185,77 @@ def test_a_worker_ends_in_the_middle_of_a_batch_when_nobody_waits_for_it(tmp_pat
     oid = git(folder, "hash-object", "--stdin", stdin=data)
     batch = parsing.Batch(folder, [parsing.Blob(0, oid, "scala")], {"scala": ""}, frozenset())
     command = [sys.executable, "-c", "from quarry_harness.parsing import serve; serve()"]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL) as worker:
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as worker:
         assert worker.stdin is not None
+        assert worker.stdout is not None
         worker.stdin.write(pickle.dumps(batch))
         worker.stdin.flush()
-        with pytest.raises(subprocess.TimeoutExpired):
-            worker.wait(2)
+        time.sleep(1)
         worker.stdin.close()
-        assert worker.wait(5) == 0
+        assert worker.wait(10) == 0
+        assert worker.stdout.read() == b""
+
+
+def workers_of_this_process() -> list[int]:
+    found = []
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            parent = int(stat.read_text().rpartition(")")[2].split()[1])
+            if parent == os.getpid() and b"serve()" in (stat.parent / "cmdline").read_bytes():
+                found.append(int(stat.parent.name))
+    return found
 
 
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs /proc")
-def test_a_worker_that_is_killed_is_the_surroundings_problem_and_keeps_what_was_done(tmp_path: Path) -> None:
+def test_a_worker_that_is_killed_is_the_surroundings_problem(tmp_path: Path) -> None:
     make_fetched(tmp_path, {"o__r": [{"a.scala": b"if (a) {" * 100_000}]})
-    ended: list[int] = []
 
-    def kill_one() -> None:
-        own = os.getpid()
-        while not ended:
-            for stat in Path("/proc").glob("[0-9]*/stat"):
-                with contextlib.suppress(OSError):
-                    words = stat.read_text().rpartition(")")[2].split()
-                    if int(words[1]) == own and b"serve" in (stat.parent / "cmdline").read_bytes():
-                        ended.append(int(stat.parent.name))
-        time.sleep(1)
-        for process in ended:
+    def kill_them() -> None:
+        end = time.monotonic() + 20
+        while not (found := workers_of_this_process()) and time.monotonic() < end:
+            time.sleep(0.01)
+        for process in found:
             os.kill(process, signal.SIGKILL)
 
-    killer = threading.Thread(target=kill_one)
-    killer.start()
+    threading.Thread(target=kill_them, daemon=True).start()
     with pytest.raises(EnvironmentProblem, match="a parsing process was ended from outside"):
         run(tmp_path, jobs=2)
-    killer.join()
+    assert not workers_of_this_process()
+
+
+def test_a_worker_that_cannot_be_started_is_the_surroundings_problem(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_fetched(tmp_path, {"o__r": [{"a.py": source("a")}]})
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "no-python"))
+    with pytest.raises(EnvironmentProblem, match=r"no-python: a parsing process cannot be started"):
+        run(tmp_path, jobs=2)
+
+
+def test_a_fault_in_a_worker_tells_its_place(tmp_path: Path) -> None:
+    with parsing.workers(2) as submit:
+        batch = parsing.Batch(tmp_path, [parsing.Blob(0, "0" * 40, "python")], None, frozenset())  # type: ignore[arg-type]
+        make_repository(tmp_path / "r", [{"a.py": source("a")}])
+        oid = git(tmp_path / "r", "hash-object", "--stdin", stdin=source("a"))
+        result = submit(batch._replace(folder=tmp_path / "r", blobs=[parsing.Blob(0, oid, "python")]))
+        with pytest.raises(RuntimeError, match="TypeError in a parsing process") as fault:
+            result.result()
+        assert "in parse_batch" in "".join(fault.value.__notes__)
+        wrong = submit(batch._replace(folder=tmp_path / "r", rules={}))
+        with pytest.raises(InvalidInputError, match="is missing") as told:
+            wrong.result()
+        assert told.value.hint
+
+
+def test_the_workers_have_the_package_that_this_process_has(tmp_path: Path) -> None:
+    shutil.copytree(Path(parsing.__file__).parent, tmp_path / "quarry_harness")
+    program = (
+        "import quarry_harness.parsing as p, pathlib, sys\n"
+        "pathlib.Path('quarry_harness/git.py').write_text('raise SystemExit(7)')\n"
+        "w = p._Worker(); print(p.__file__); print(w.process.wait())"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, cwd=tmp_path, check=False)
+    assert done.stdout.split() == [str(tmp_path / "quarry_harness" / "parsing.py"), "7"], done.stderr
 
 
 def test_what_a_worker_hands_back_is_parsed_in_the_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -386,9 +386,11 @@ _PIECES += [
     "}",
     "API(1)",
     "\nEXPORTED\nint f(",
+    "\nAPI",
 ]
 
 
+@example(["\nAPI", "\nEXPORTED\nint f("])
 @given(st.lists(st.sampled_from(_PIECES), max_size=30))
 def test_what_the_parser_is_given_of_c_keeps_every_offset_and_line(pieces: list[str]) -> None:
     source = "".join(pieces).encode()
@@ -400,6 +402,19 @@ def test_what_the_parser_is_given_of_c_keeps_every_offset_and_line(pieces: list[
             left = given_to_it.replace(b"inline", b" " * 6)
             assert all(new in (old, ord(" ")) for new, old in zip(left, source, strict=True))
             assert given_to_it.count(b"\n") == source.count(b"\n")
+
+
+def test_a_short_macro_above_a_long_one_moves_no_line() -> None:
+    source = "int x;\nAPI\nEXPORTED_ALL\ngpointer take   (gsize a) MALLOC SIZE(1);\nint g(int a)\n{\n  return a;\n}\n"
+    assert ("function", "g", "", 5, 8) in chunks(source, "c")
+
+
+@pytest.mark.parametrize(
+    "parameter", ["int *a;\n int n;\n int cmp();", "char *a;\n int n, cmp();", "int *a, n;\n int (*cmp)();"]
+)
+def test_a_parameter_of_an_old_style_function_is_no_function(parameter: str) -> None:
+    source = f"int sort(a, n, cmp)\n {parameter}\n{{\n  return cmp(a, n);\n}}\n"
+    assert [(name, first) for _, name, _, first, _ in chunks(source, "c")] == [("sort", 1)]
 
 
 def test_a_function_swallowed_by_a_broken_one_is_found() -> None:

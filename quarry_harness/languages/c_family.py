@@ -145,9 +145,7 @@ def _definition(node: Node, scope: Scope, source: bytes) -> Iterable[Step]:
     if kind is not None and kind.type in _CLASSES:
         yield from _class(kind, scope, source)
     named = _function_name(declarator)
-    # Below a macro's call, prototypes are to the grammar the parameters of an old-style function.
-    between = [child for child in children(node) if child.type == "declaration"] if node.child_count > 3 else ()
-    prototypes = [step for child in between for step in _declaration(child, scope, source)]
+    prototypes = _prototypes(node, scope, source) if node.child_count > 3 else []
     if prototypes:
         yield from prototypes
     elif named is not None:
@@ -164,6 +162,19 @@ def _definition(node: Node, scope: Scope, source: bytes) -> Iterable[Step]:
     # `class API Foo {`: the macro has become the class's name, and the name a declarator.
     is_class = kind is not None and kind.type in _CLASSES
     yield Enter(body, scope.inside_type(name) if is_class else scope.inside_namespace(name))
+
+
+def _prototypes(node: Node, scope: Scope, source: bytes) -> list[Step]:
+    """What stands below a macro's call: to the grammar it declares the parameters of an old-style function, but a call
+    does not name them all."""
+    between = [child for child in children(node) if child.type == "declaration"]
+    steps = [step for child in between for step in _declaration(child, scope, source)]
+    head = node.child_by_field_name("declarator") if steps else None
+    while head is not None and head.type != "function_declarator":
+        head = head.child_by_field_name("declarator") or _unnamed_inner(head)
+    parameters = head.child_by_field_name("parameters") if head is not None else None
+    names = {text(child, source) for child in parameters.named_children} if parameters is not None else set()
+    return [] if all(isinstance(step, Function) and step.name in names for step in steps) else steps
 
 
 def _declaration(node: Node, scope: Scope, source: bytes) -> Iterable[Step]:
@@ -235,6 +246,7 @@ C = Rules(
     ambiguous=b"<=",
     plain=plain_c,
     masked=mask_c,
+    masks_are_few=True,
 )
 
 CPP = Rules(
@@ -260,4 +272,5 @@ CPP = Rules(
     ambiguous=b"<=",
     plain=plain_cpp,
     masked=mask_cpp,
+    masks_are_few=True,
 )

@@ -159,9 +159,11 @@ def _masked(behind: re.Pattern[bytes], source: bytes, _root: Node) -> Iterator[b
     spans, alone = [*_split_conditionals(source), *_macros_behind(behind, source)], [*_lone_macros(source)]
     spans += [match.span(1) for match in _TOP_CALL.finditer(source)]
     if spans or alone:
-        masked = bytearray(_without(source, [*spans, *(span for span, _ in alone)]))
-        for (start, _), head in alone:
-            masked[start : start + len(head)] = head
+        left = _without(source, spans)
+        masked = bytearray(_without(left, [span for span, _ in alone]))
+        for (start, end), head in alone:
+            if left[start:end] == source[start:end]:
+                masked[start : start + len(head)] = head
         yield bytes(masked)
 
 
@@ -247,7 +249,7 @@ def _lone_macros(source: bytes) -> Iterator[tuple[Span, bytes]]:
             words[start] = b"inline"
         elif _NO_FUNCTION.match(source, at) or (alone and not head and at not in words):
             words[start] = b""
-        elif at in words and not (words[at] and arguments):
+        elif at in words and (not words[at] or (not arguments and end - start >= len(words[at]))):
             words[start] = words[at]
         else:
             continue

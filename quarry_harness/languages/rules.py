@@ -93,6 +93,7 @@ class Rules:
     plain: Callable[[bytes], bytes] | None = None
     # What else to parse of a file with errors: the source with parts of it masked, every offset and line break kept.
     masked: Callable[[bytes, Node], Iterable[bytes]] | None = None
+    masks_are_few: bool = False  # so few that the masked source's tree is best made from the first one
 
 
 def join(left: str, right: str) -> str:

@@ -1,8 +1,9 @@
 """The chunk stage: every source blob of the fetched revisions parsed once per dialect.
 
 While workers parse, this thread lists the next trees and stores what is parsed: the work of several repositories is in
-hand at once, and is stored in their order, so that the database is the same whatever the number of workers. A revision
-is listed after all its blobs are stored; blobs are of use without it, so transactions end where memory asks for it.
+hand at once, and is stored in their order, so that an undisturbed stage gives the same database with any number of
+workers. A revision is listed after all its blobs are stored; blobs are of use without it (a stage that goes on does not
+parse them again; `quarry gc` takes them for unneeded), so a transaction ends when it holds enough.
 """
 
 from __future__ import annotations
@@ -89,15 +90,16 @@ def chunk(workspace: Path, image: str, jobs: int, progress: Progress) -> dict[st
     Keys: revisions, files, blobs, parsed and parsed_bytes (blobs parsed now), chunks, bytes (of the distinct blobs),
     seconds, skipped {reason: files}, other_files (not of the eleven languages), missing (revisions that were not
     fetched), listed (revisions listed now). Raises InvalidInputError, after the others are chunked and kept, where a
-    repository is damaged.
+    repository is damaged, and EnvironmentProblem where a worker cannot be started or is ended from outside.
     """
     started = time.monotonic()
     rules = chunk_rules()
     state = listing_state(rules)
     # One thread for the database: the other cores are the workers'.
     with Store.open(workspace, threads=1) as store:
-        store.drop_stale_blobs(rules)
         revisions = require_fetched(store, image)
+        if store.drop_stale_blobs(rules):
+            revisions = store.revisions(image)
         have = [r for r in revisions if r.status in HAVE]
         waiting: dict[str, list[RevisionRow]] = {}
         for revision in have:
@@ -171,40 +173,51 @@ def _ahead(steps: Iterator[_Step], many: int) -> Generator[_Step]:
 
 def _keep_all(store: Store, steps: Iterator[_Step], prepare: _Preparation, state: str, done: _Done) -> None:
     """Stores the steps of one repository, in order, in transactions of bounded size."""
+    results = _results(steps, prepare)
     unfinished = True
     while unfinished:
         with store.transaction():
-            unfinished = _keep(store, steps, prepare, state, done)
+            unfinished = _keep(store, results, state, done)
 
 
-def _keep(store: Store, steps: Iterator[_Step], prepare: _Preparation, state: str, done: _Done) -> bool:
-    """Stores as many steps as a transaction is to hold; returns whether that was enough before their end."""
-    held = 0
+def _results(steps: Iterator[_Step], prepare: _Preparation) -> Iterator[_Listing | Parsed]:
+    """Yields the listings, and what the workers hand back as it comes."""
     for step in steps:
         if isinstance(step, _Damage):
             raise step.error
         if isinstance(step, _Listing):
-            store.replace_entries(step.revision, state, step.rows, step.other)
+            yield step
             continue
-        batch, result = step.batch, step.result
+        result = step.result
         while True:
             parsed = result.result()
             if parsed.rest:
-                result = prepare.submit(batch._replace(blobs=parsed.rest))
-            chunks = _table(parsed.chunks)
-            store.add_blobs(_table(parsed.blobs), chunks)
-            held += chunks.nbytes
-            done.blobs += parsed.parsed
-            done.bytes += parsed.size
+                result = prepare.submit(step.batch._replace(blobs=parsed.rest))
+            yield parsed
             if not parsed.rest:
                 break
-        prepare.stored(batch.blobs)
+        prepare.stored(step.batch.blobs)
+
+
+def _keep(store: Store, results: Iterator[_Listing | Parsed], state: str, done: _Done) -> bool:
+    """Stores as much as a transaction is to hold; returns whether that was enough before the end."""
+    held = 0
+    for result in results:
+        if isinstance(result, _Listing):
+            store.replace_entries(result.revision, state, result.rows, result.other)
+            held += result.rows.nbytes
+        else:
+            chunks = _arrow(result.chunks)
+            store.add_blobs(_arrow(result.blobs), chunks)
+            held += chunks.nbytes
+            done.blobs += result.parsed
+            done.bytes += result.size
         if held > _TRANSACTION_BYTES:
             return True
     return False
 
 
-def _table(columns: dict[str, Column]) -> pa.Table:
+def _arrow(columns: dict[str, Column]) -> pa.Table:
     """The Arrow table of a worker's columns, on the same memory."""
     return pa.table({name: _array(column) for name, column in columns.items()})
 
