@@ -11,7 +11,7 @@ import os
 import select
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from types import FrameType
 from typing import Any, NoReturn
@@ -86,13 +86,14 @@ for _command in (
 def main() -> NoReturn:
     """Runs the command line and ends the process with the error's exit code; a fault of ours shows its traceback."""
     _occupy_standard_streams()
-    _heed_signals()
+    _heed_signals(_stop)
     try:
         code = cli.main(standalone_mode=False)
         # Flushed here, so that a closed pipe or a full disk is met inside this try.
         if sys.stdout is not None:
             with _standard_output():
                 sys.stdout.flush()
+        _heed_signals(signal.SIG_DFL)
         sys.exit(code if isinstance(code, int) else OK)
     except QuarryError as error:
         _tell(error.message, error.hint)
@@ -121,11 +122,11 @@ def main() -> NoReturn:
 _stops: list[int] = []
 
 
-def _heed_signals() -> None:
+def _heed_signals(how: Callable[[int, FrameType | None], None] | signal.Handlers) -> None:
     """A cluster's polite end (SIGTERM) leaves as tidily as Ctrl-C. What the caller ignores stays ignored."""
     for number in (signal.SIGINT, signal.SIGTERM):
         if signal.getsignal(number) != signal.SIG_IGN:
-            signal.signal(number, _stop)
+            signal.signal(number, how)
 
 
 def _stop(number: int, _frame: FrameType | None) -> None:
