@@ -40,8 +40,10 @@ from quarry_harness.types import Progress, TreeEntry
 FILE_MODES = frozenset({"100644", "100755", "100664"})
 NOT_SOURCE = "not_source"
 
-# A batch has at most this many blobs, and at least so many while there are more: each starts a git process.
+# A batch has at most this many blobs, and at least so many while there are more: each starts a git process. Among
+# several workers it is so small that most are parsed in one piece: what is handed back waits behind all in hand.
 _BATCH_BLOBS = 1024
+_SHARED_BATCH_BLOBS = 256
 _FEW_BLOBS = 64
 # What a transaction holds before it is committed stays in memory until then, and is lost with the process.
 _TRANSACTION_BYTES = 16_000_000
@@ -283,7 +285,7 @@ class _Preparation:
         """Yields batches, smaller towards the end, so that no worker is left alone with a long one."""
         start = 0
         while (left := len(new) - start) > 0:
-            share = left // (2 * self.jobs) if self.jobs > 1 else left
+            share = min(_SHARED_BATCH_BLOBS, left // (2 * self.jobs)) if self.jobs > 1 else left
             size = min(_BATCH_BLOBS, max(_FEW_BLOBS, share))
             yield new[start : start + size]
             start += size
