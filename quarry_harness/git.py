@@ -83,6 +83,13 @@ def git_environment(
     return environment
 
 
+def _too_many(words: str) -> EnvironmentProblem:
+    return EnvironmentProblem(
+        f"git cannot be started ({words}).",
+        "Run it with fewer --jobs, or raise the limits of this account (ulimit -a).",
+    )
+
+
 def git_missing() -> EnvironmentProblem:
     """The error for a machine without git."""
     wanted = ".".join(map(str, OLDEST_GIT))
@@ -233,7 +240,10 @@ def _cat_file(repo_path: Path, mode: str, oids: Iterable[str]) -> Iterator[tuple
     waiting: deque[str] = deque()
     with _reader(repo_path, ["cat-file", mode], stdin=subprocess.PIPE) as (process, stdout, stderr):
         writer = threading.Thread(target=_feed, args=(process.stdin, to_git), daemon=True)
-        writer.start()
+        try:
+            writer.start()
+        except RuntimeError as error:
+            raise _too_many(str(error)) from error
         try:
             while True:
                 if len(waiting) <= _BATCH and (batch := [_check_oid(oid) for oid in islice(source, _BATCH)]):
@@ -296,6 +306,8 @@ def _reader(
             )
         except FileNotFoundError:
             raise git_missing() from None
+        except OSError as error:
+            raise _too_many(error.strerror or str(error)) from error
         stdout = cast("IO[bytes]", process.stdout)
         try:
             yield process, stdout, stderr

@@ -125,11 +125,21 @@ def workers(jobs: int) -> Iterator[Callable[[Batch], Future[Parsed]]]:
             idle.put(process)
 
     pool = ThreadPoolExecutor(jobs)
+
+    def submit(batch: Batch) -> Future[Parsed]:
+        try:
+            return pool.submit(parse, batch)
+        except RuntimeError as error:
+            raise EnvironmentProblem(
+                f"no thread can be started ({error}).",
+                "Run it with fewer --jobs, or raise the limits of this account (ulimit -a).",
+            ) from error
+
     try:
         for _ in range(jobs if jobs > 1 else 0):
             processes.append(_Worker())
             idle.put(processes[-1])
-        yield lambda batch: pool.submit(parse, batch)
+        yield submit
     finally:
         # After an interruption neither the batches that wait nor those at work are worth waiting for.
         pool.shutdown(wait=False, cancel_futures=True)
@@ -160,7 +170,8 @@ class _Worker:
             )
         except OSError as error:
             raise EnvironmentProblem(
-                f"{sys.executable}: a parsing process cannot be started ({error.strerror}).", "Run it with --jobs 1."
+                f"{sys.executable}: a parsing process cannot be started ({error.strerror}).",
+                "Run it with fewer --jobs.",
             ) from error
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
@@ -195,7 +206,9 @@ def serve() -> None:
     batches, answers = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
     # Whatever prints must not end up among the answers.
     os.dup2(2, 1)
-    threading.Thread(target=_end_with_input, daemon=True).start()
+    # Without it this process ends after its batch.
+    with suppress(RuntimeError):
+        threading.Thread(target=_end_with_input, daemon=True).start()
     while True:
         try:
             batch = pickle.load(batches)  # noqa: S301  # of the process that started this one

@@ -126,10 +126,11 @@ def worker_seconds(workspace: Path, files: list[tuple[str, Path, str]]) -> float
 def ctags_seconds(language: str, files: list[tuple[str, Path, str]]) -> float:
     """Seconds of Universal Ctags on the same files; NaN without it or the language, and where it fails."""
     name = CTAGS.get(language, language.capitalize())
-    if not shutil.which("ctags") or name not in _ctags_languages():
+    # ctags takes a list of a file a line.
+    if not shutil.which("ctags") or name not in _ctags_languages() or any("\n" in str(file) for _, file, _ in files):
         return float("nan")
-    with tempfile.NamedTemporaryFile("w", suffix=".txt") as listing:
-        listing.writelines(f"{file}\n" for _, file, _ in files)
+    with tempfile.NamedTemporaryFile(suffix=".txt") as listing:
+        listing.writelines(os.fsencode(file) + b"\n" for _, file, _ in files)
         listing.flush()
         command = ["ctags", f"--language-force={name}", "--fields=+ne", "-o", "/dev/null", "-L", listing.name]
         started = time.perf_counter()

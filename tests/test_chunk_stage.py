@@ -232,6 +232,21 @@ def test_a_worker_that_cannot_be_started_is_the_surroundings_problem(
         run(tmp_path, jobs=2)
 
 
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_an_account_without_room_for_a_thread_is_the_surroundings_problem(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, jobs: int
+) -> None:
+    make_fetched(tmp_path, {"o__r": [{"a.py": source("a")}]})
+
+    def start(_thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")  # as Python says it
+
+    monkeypatch.setattr(threading.Thread, "start", start)
+    with pytest.raises(EnvironmentProblem, match="no thread can be started") as told:
+        run(tmp_path, jobs)
+    assert "--jobs" in told.value.hint
+
+
 def test_a_fault_in_a_worker_tells_its_place(tmp_path: Path) -> None:
     with parsing.workers(2) as submit:
         batch = parsing.Batch(tmp_path, [parsing.Blob(0, "0" * 40, "python")], None, frozenset())  # type: ignore[arg-type]

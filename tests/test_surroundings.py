@@ -1,6 +1,7 @@
 """What surrounds a command: closed and full outputs, Ctrl-C, kills, odd folders, file systems that refuse."""
 
 import contextlib
+import json
 import os
 import shutil
 import signal
@@ -127,6 +128,16 @@ def test_an_interruption_that_a_library_makes_an_error_of_is_still_one() -> None
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
     assert (done.returncode, done.stderr.count("\n")) == (130, 1), done.stderr
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_a_closed_standard_error_keeps_no_stage_from_its_work(fetched: Path, tmp_path: Path, jobs: int) -> None:
+    workspace = tmp_path / "workspace"
+    shutil.copytree(fetched, workspace)
+    command = f"exec {sys.executable} -m quarry_harness chunk --json -w {workspace} -j {jobs} 2>&-"
+    done = subprocess.run(["sh", "-c", command], stdout=subprocess.PIPE, check=False, timeout=60)
+    assert done.returncode == 0
+    assert json.loads(done.stdout)["parsed"] > 0
 
 
 def workers_of(pid: int) -> Iterator[int]:

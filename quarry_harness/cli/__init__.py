@@ -145,6 +145,8 @@ def _occupy_standard_streams() -> None:
     while (descriptor := os.open(os.devnull, os.O_RDWR)) <= 2:
         pass
     os.close(descriptor)
+    if sys.stderr is None:  # closed by the caller; what is told goes nowhere
+        sys.stderr = open(2, "w", closefd=False)  # noqa: SIM115  # as long as the process
 
 
 @contextmanager
