@@ -83,11 +83,9 @@ def git_environment(
     return environment
 
 
-def _too_many(words: str) -> EnvironmentProblem:
-    return EnvironmentProblem(
-        f"git cannot be started ({words}).",
-        "Run it with fewer --jobs, or raise the limits of this account (ulimit -a).",
-    )
+def limit_reached(fact: str) -> EnvironmentProblem:
+    """The error where the account's limits leave no room for a process or a thread; `fact` says for which."""
+    return EnvironmentProblem(fact, "Run it with fewer --jobs, or raise the limits of this account (ulimit -a).")
 
 
 def git_missing() -> EnvironmentProblem:
@@ -243,7 +241,7 @@ def _cat_file(repo_path: Path, mode: str, oids: Iterable[str]) -> Iterator[tuple
         try:
             writer.start()
         except RuntimeError as error:
-            raise _too_many(str(error)) from error
+            raise limit_reached(f"git cannot be started ({error}).") from error
         try:
             while True:
                 if len(waiting) <= _BATCH and (batch := [_check_oid(oid) for oid in islice(source, _BATCH)]):
@@ -307,7 +305,7 @@ def _reader(
         except FileNotFoundError:
             raise git_missing() from None
         except OSError as error:
-            raise _too_many(error.strerror or str(error)) from error
+            raise limit_reached(f"git cannot be started ({error.strerror or error}).") from error
         stdout = cast("IO[bytes]", process.stdout)
         try:
             yield process, stdout, stderr

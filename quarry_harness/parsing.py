@@ -24,7 +24,7 @@ from typing import IO, Any, NamedTuple, TypeAlias, cast
 
 from quarry_harness.chunking import MAX_BLOB_BYTES, chunk_blob, source_texts
 from quarry_harness.errors import EnvironmentProblem, InvalidInputError, QuarryError
-from quarry_harness.git import read_blobs
+from quarry_harness.git import limit_reached, read_blobs
 
 DAMAGED = "Delete that folder, then run quarry fetch and quarry chunk again."
 
@@ -130,10 +130,7 @@ def workers(jobs: int) -> Iterator[Callable[[Batch], Future[Parsed]]]:
         try:
             return pool.submit(parse, batch)
         except RuntimeError as error:
-            raise EnvironmentProblem(
-                f"no thread can be started ({error}).",
-                "Run it with fewer --jobs, or raise the limits of this account (ulimit -a).",
-            ) from error
+            raise limit_reached(f"no thread can be started ({error}).") from error
 
     try:
         for _ in range(jobs if jobs > 1 else 0):

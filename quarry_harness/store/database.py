@@ -38,13 +38,15 @@ class Database:
         except (OSError, duckdb.Error) as error:
             raise _opening_problem(path, error) from error
         try:
-            if self._version() is None and not self.rows("SELECT 1 FROM information_schema.tables LIMIT 1"):
+            found = self._version()
+            if found is None and not self.rows("SELECT 1 FROM information_schema.tables LIMIT 1"):
                 if read_only:
                     # A process was killed between making the file and making the tables.
                     self.connection.close()
                     self.connection = _connect(path, read_only=False, threads=threads)
                 self._create()
-            self._check_version()
+                found = self._version()
+            self._check_version(found)
         except duckdb.Error as error:
             self.connection.close()
             raise _opening_problem(path, error) from error
@@ -64,8 +66,7 @@ class Database:
         except duckdb.CatalogException:
             return None
 
-    def _check_version(self) -> None:
-        found = self._version()
+    def _check_version(self, found: str | None) -> None:
         if found != SCHEMA_VERSION:
             raise InvalidInputError(
                 f"{self.path}: the database has schema version {found}, this program needs {SCHEMA_VERSION}.",
