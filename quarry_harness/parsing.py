@@ -15,12 +15,13 @@ import threading
 import traceback
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from itertools import accumulate
 from pathlib import Path
 from queue import SimpleQueue
 from typing import IO, Any, NamedTuple, TypeAlias, cast
+from weakref import WeakSet
 
 from quarry_harness.chunking import MAX_BLOB_BYTES, chunk_blob, source_texts
 from quarry_harness.errors import EnvironmentProblem, InvalidInputError, QuarryError
@@ -30,6 +31,7 @@ DAMAGED = "Delete that folder, then run quarry fetch and quarry chunk again."
 
 # A worker hands back what it has when the text it holds grows past this, so memory is bounded by jobs, not by blobs.
 _HAND_BACK_BYTES = 4_000_000
+_PIECES_AHEAD = 2
 
 
 class Blob(NamedTuple):
@@ -60,35 +62,54 @@ Column: TypeAlias = "Strings | array[int]"
 
 
 class Parsed(NamedTuple):
-    """What became of a batch: rows of the tables `blob` and `chunk`, and the blobs that were not parsed yet."""
+    """What became of some blobs of a batch: rows of the tables `blob` and `chunk`."""
 
     blobs: dict[str, Column]
     chunks: dict[str, Column]
     parsed: int  # blobs
     size: int  # of those blobs, in bytes
-    rest: Sequence[Blob]
 
 
-def parse_batch(batch: Batch, ended: Callable[[], bool] = lambda: False) -> Parsed:
-    """Parses blobs until enough text is gathered, or nobody waits for it: `ended`, asked after each, says so.
+def parse_batch(batch: Batch, unwanted: Callable[[], bool] = lambda: False) -> Iterator[Parsed]:
+    """Yields what became of the blobs, in order, whenever enough text is gathered, and at the end.
 
-    Raises InvalidInputError where a blob is missing.
+    Stops early where nobody waits for it: `unwanted`, asked after each blob, says so. Raises InvalidInputError where a
+    blob is missing; what was parsed before it has been yielded, or is lost.
     """
     folder, blobs, rules, left_out = batch
-    blob_rows: list[tuple[Any, ...]] = []
-    columns: list[list[Any]] = [[] for _ in _CHUNK_COLUMNS]
-    ids, ordinals, *fields, texts = columns
-    held = size = 0
+    rows = _Rows()
     for blob, (_, length, data) in zip(blobs, read_blobs(folder, (b.oid for b in blobs), MAX_BLOB_BYTES), strict=False):
-        size += max(length, 0)
-        if data is None:
-            if length < 0 and blob.oid not in left_out:
-                raise InvalidInputError(f"{folder}: blob {blob.oid} is missing.", DAMAGED)
-            blob_rows.append((*blob, rules[blob.dialect], max(length, 0), 0, "too_large", 0))
-            continue
-        parsed = chunk_blob(data, blob.dialect)
-        blob_rows.append((*blob, rules[blob.dialect], length, parsed.lines, parsed.status, parsed.error_count))
+        if data is None and length < 0 and blob.oid not in left_out:
+            raise InvalidInputError(f"{folder}: blob {blob.oid} is missing.", DAMAGED)
+        rows.add(blob, rules[blob.dialect], length, data)
+        if unwanted():
+            return
+        if rows.held > _HAND_BACK_BYTES:
+            yield rows.parsed()
+            rows = _Rows()
+    if rows.blobs:
+        yield rows.parsed()
+
+
+class _Rows:
+    """The rows of one `Parsed`, as they come together."""
+
+    def __init__(self) -> None:
+        self.blobs: list[tuple[Any, ...]] = []
         # Column by column: a tuple a chunk would cost as much again as its text.
+        self.columns: list[list[Any]] = [[] for _ in _CHUNK_COLUMNS]
+        self.size = 0
+        self.held = 0  # bytes of text, and something for a blob's own row
+
+    def add(self, blob: Blob, rules: str, length: int, data: bytes | None) -> None:
+        """Parses a blob. Without its content, and with a length below 0 where that is unknown, it was too large."""
+        self.size += max(length, 0)
+        if data is None:
+            self.blobs.append((*blob, rules, max(length, 0), 0, "too_large", 0))
+            return
+        parsed = chunk_blob(data, blob.dialect)
+        self.blobs.append((*blob, rules, length, parsed.lines, parsed.status, parsed.error_count))
+        ids, ordinals, *fields, texts = self.columns
         count = len(parsed.chunks)
         ids.extend([blob.id] * count)
         ordinals.extend(range(count))
@@ -96,16 +117,50 @@ def parse_batch(batch: Batch, ended: Callable[[], bool] = lambda: False) -> Pars
             column.extend(values)
         new = source_texts(data, parsed.chunks)
         texts.extend(new)
-        held += sum(map(len, new)) + 200
-        if held > _HAND_BACK_BYTES or ended():
-            break
-    done = len(blob_rows)
-    blob_columns = zip(*blob_rows, strict=True) if blob_rows else [()] * len(_BLOB_COLUMNS)
-    return Parsed(_table(_BLOB_COLUMNS, blob_columns), _table(_CHUNK_COLUMNS, columns), done, size, blobs[done:])
+        self.held += sum(map(len, new)) + 200
+
+    def parsed(self) -> Parsed:
+        blobs = _table(_BLOB_COLUMNS, zip(*self.blobs, strict=True))
+        return Parsed(blobs, _table(_CHUNK_COLUMNS, self.columns), len(self.blobs), self.size)
+
+
+class Answer:
+    """What a worker gives for one batch, piece by piece, to one reader; `cancel` tells that nobody reads on."""
+
+    def __init__(self) -> None:
+        self.unwanted = False
+        self._pieces: SimpleQueue[Parsed | BaseException | None] = SimpleQueue()
+        # The worker waits when it is so much ahead, which bounds what all of them hold.
+        self._room = threading.Semaphore(_PIECES_AHEAD)
+
+    def __iter__(self) -> Iterator[Parsed]:
+        """Yields the pieces, and raises what the worker did."""
+        while (piece := self._pieces.get()) is not None:
+            if isinstance(piece, BaseException):
+                raise piece
+            self._room.release()
+            yield piece
+
+    def fill(self, pieces: Iterable[Parsed]) -> None:
+        """Takes all the pieces, and passes them on while they are wanted; and then that they are all, or why not."""
+        last: BaseException | None = None
+        try:
+            for piece in pieces:
+                if not self.unwanted:
+                    self._room.acquire()
+                    self._pieces.put(piece)
+        except BaseException as error:  # noqa: BLE001  # raised again where it is read
+            last = error
+        self._pieces.put(last)
+
+    def cancel(self) -> None:
+        """Tells the worker that nobody reads on."""
+        self.unwanted = True
+        self._room.release()
 
 
 @contextmanager
-def workers(jobs: int) -> Iterator[Callable[[Batch], Future[Parsed]]]:
+def workers(jobs: int) -> Iterator[Callable[[Batch], Answer]]:
     """Gives the function that hands a batch to the next free worker: a thread for one job, processes for more.
 
     Neither parsing nor walking a tree releases the interpreter lock, so threads would share one core; git and the
@@ -113,24 +168,30 @@ def workers(jobs: int) -> Iterator[Callable[[Batch], Future[Parsed]]]:
     """
     processes: list[_Worker] = []
     idle: SimpleQueue[_Worker] = SimpleQueue()
-    ended = threading.Event()
+    answers: WeakSet[Answer] = WeakSet()
 
-    def parse(batch: Batch) -> Parsed:
+    def parse(batch: Batch, answer: Answer) -> None:
+        if answer.unwanted:
+            return
         if not processes:
-            return parse_batch(batch, ended.is_set)
+            answer.fill(parse_batch(batch, lambda: answer.unwanted))
+            return
         process = idle.get()
         try:
-            return process.parse(batch)
+            answer.fill(process.parse(batch))
         finally:
             idle.put(process)
 
     pool = ThreadPoolExecutor(jobs)
 
-    def submit(batch: Batch) -> Future[Parsed]:
+    def submit(batch: Batch) -> Answer:
+        answer = Answer()
         try:
-            return pool.submit(parse, batch)
+            pool.submit(parse, batch, answer)
         except RuntimeError as error:
             raise limit_reached(f"no thread can be started ({error}).") from error
+        answers.add(answer)
+        return answer
 
     try:
         for _ in range(jobs if jobs > 1 else 0):
@@ -140,9 +201,10 @@ def workers(jobs: int) -> Iterator[Callable[[Batch], Future[Parsed]]]:
     finally:
         # After an interruption neither the batches that wait nor those at work are worth waiting for.
         pool.shutdown(wait=False, cancel_futures=True)
-        ended.set()
         for process in processes:
             process.end()
+        for answer in list(answers):
+            answer.cancel()
         pool.shutdown()
         for process in processes:
             process.close()
@@ -173,20 +235,19 @@ class _Worker:
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
-    def parse(self, batch: Batch) -> Parsed:
-        """Returns what `parse_batch` does, and raises it; EnvironmentProblem where the process was ended."""
-        answers = cast("IO[bytes]", self.process.stdout)
+    def parse(self, batch: Batch) -> Iterator[Parsed]:
+        """Yields what `parse_batch` does, and raises it; EnvironmentProblem where the process was ended."""
         try:
             _send(cast("IO[bytes]", self.process.stdin), batch)
-            answer = pickle.load(answers)  # noqa: S301  # of a process of ours
+            while (piece := pickle.load(cast("IO[bytes]", self.process.stdout))) is not None:  # noqa: S301  # ours
+                if isinstance(piece, BaseException):
+                    raise piece
+                yield piece
         except (OSError, EOFError, pickle.UnpicklingError) as error:
             raise EnvironmentProblem(
                 f"{batch.folder}: a parsing process was ended from outside (out of memory?).",
                 "Run it again, with --jobs 1 if memory is short; finished repositories are kept.",
             ) from error
-        if isinstance(answer, BaseException):
-            raise answer
-        return cast("Parsed", answer)
 
     def end(self) -> None:
         """Ends the process, whatever it is doing; who waits for its answer is told."""
@@ -199,30 +260,31 @@ class _Worker:
 
 
 def serve() -> None:
-    """Answers pickled batches on standard input with their `Parsed`, or the exception, until there are no more."""
+    """Answers pickled batches on standard input, until there are no more.
+
+    Each with what `parse_batch` yields of it, and None at its end, or the exception.
+    """
     batches, answers = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
     # Whatever prints must not end up among the answers.
     os.dup2(2, 1)
     # Without it this process ends after its batch.
     with suppress(RuntimeError):
         threading.Thread(target=_end_with_input, daemon=True).start()
-    while True:
-        try:
+    with suppress(BrokenPipeError, EOFError):
+        while True:
             batch = pickle.load(batches)  # noqa: S301  # of the process that started this one
-        except EOFError:
-            return
-        answer: Parsed | Exception
-        try:
-            answer = parse_batch(batch)
-        except QuarryError as error:
-            answer = error
-        except Exception as error:  # noqa: BLE001  # raised again where it is read, with the place that pickling loses
-            answer = RuntimeError(f"{type(error).__name__} in a parsing process: {error}")
-            answer.add_note(traceback.format_exc())
-        try:
-            _send(answers, answer)
-        except BrokenPipeError:
-            return
+            last: Exception | None = None
+            try:
+                for piece in parse_batch(batch):
+                    _send(answers, piece)
+            except BrokenPipeError:
+                raise
+            except QuarryError as error:
+                last = error
+            except Exception as error:  # noqa: BLE001  # raised where it is read, with the place that pickling loses
+                last = RuntimeError(f"{type(error).__name__} in a parsing process: {error}")
+                last.add_note(traceback.format_exc())
+            _send(answers, last)
 
 
 def _end_with_input() -> None:

@@ -19,7 +19,6 @@ import sys
 import tempfile
 import time
 from collections import defaultdict
-from collections.abc import Sequence
 from pathlib import Path
 from statistics import median
 
@@ -115,11 +114,11 @@ def worker_seconds(workspace: Path, files: list[tuple[str, Path, str]]) -> float
     folder = repository_folder(workspace, "bench__bench")
     dialects = {name: dialect for name, _, dialect in files}
     tree = sorted(list_tree(folder, revision(workspace)), key=lambda entry: entry.path)
-    rest: Sequence[Blob] = [Blob(i, entry.oid, dialects[entry.path]) for i, entry in enumerate(tree)]
+    blobs = [Blob(i, entry.oid, dialects[entry.path]) for i, entry in enumerate(tree)]
     rules = dict.fromkeys(dialects.values(), "0" * 16)
     started = time.perf_counter()
-    while rest:
-        rest = [*parse_batch(Batch(folder, rest[:1024], rules, frozenset())).rest, *rest[1024:]]
+    for _ in parse_batch(Batch(folder, blobs, rules, frozenset())):
+        pass
     return time.perf_counter() - started
 
 

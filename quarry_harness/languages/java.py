@@ -28,14 +28,18 @@ def _local_type(node: Node, scope: Scope, source: bytes) -> Iterable[Step]:
     return (Enter(node, scope.inside_type(name_of(node, source))),) if node.type in _TYPES else ()
 
 
-# `new T(..) {..}`: from `new`, no semicolon and no closing brace comes before something that may be, or hide, a brace.
-_NEW = re.compile(rb"""new(?=\s[^;"'/{}]{0,120}+[^;}])""")
+# `new T(..) {..}`: not where a plain type's name is followed by something else, or the parentheses are followed by no
+# brace and no comment. What is nested deeply, or long, stays; the limits bound the cost of hostile text.
+_NAME = rb"\s++[\w.$\x80-\xff]++\s*+"
+_PLAIN = rb"""[^()"'/{};]{0,80}"""
+_ARGUMENTS = rb"""\((?:%b+(?:"[^"\\\n]{0,80}+"|'[^'\n]{1,2}+'|\(%b+(?:\(%b+\)%b+)?\))?){0,5}+\)""" % ((_PLAIN,) * 4)
+_NEW = re.compile(rb"new(?=\s++[@</]|%b[(<@/])(?!%b(?:<%b>\s*+)?%b\s*+[^\s{/])" % (_NAME, _NAME, _PLAIN, _ARGUMENTS))
 _SECOND_LOOKS = (
-    SecondLook(_NEW, _local_type),
+    SecondLook(_NEW, _local_type, word=b"new"),
     *(
         # One pattern a word, each with a literal beginning, is several times as fast as one for all.
-        SecondLook(re.compile(word + rb"(?=\s+\w)"), _local_type, word=word)
-        for word in (b"class", b"interface", b"enum", b"record")
+        SecondLook(re.compile(rb"%b(?=\s+[\w$\x80-\xff]+\s*[%b<@/])" % (word, follows)), _local_type, word=word)
+        for word, follows in ((b"class", b"{eip"), (b"interface", b"{ep"), (b"enum", b"{i"), (b"record", b"("))
     ),
 )
 

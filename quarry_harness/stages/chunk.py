@@ -11,7 +11,6 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from concurrent.futures import Future
 from dataclasses import dataclass
 from itertools import groupby
 from operator import attrgetter
@@ -24,7 +23,7 @@ from quarry_harness.errors import InvalidInputError
 from quarry_harness.git import NOT_FILES, list_tree
 from quarry_harness.languages import dialect_of_path, reads_headers_as_cpp
 from quarry_harness.layout import absent_blobs
-from quarry_harness.parsing import DAMAGED, Batch, Blob, Column, Parsed, Strings, workers
+from quarry_harness.parsing import DAMAGED, Answer, Batch, Blob, Column, Parsed, Strings, workers
 from quarry_harness.stages.workspace import (
     HAVE,
     chunk_rules,
@@ -48,7 +47,7 @@ _FEW_BLOBS = 64
 # What a transaction holds before it is committed stays in memory until then, and is lost with the process.
 _TRANSACTION_BYTES = 16_000_000
 
-_Submit: TypeAlias = Callable[[Batch], Future[Parsed]]
+_Submit: TypeAlias = Callable[[Batch], Answer]
 
 
 class _Listing(NamedTuple):
@@ -65,7 +64,7 @@ class _Parsing(NamedTuple):
 
     repo: str
     batch: Batch
-    result: Future[Parsed]
+    result: Answer
 
 
 class _Damage(NamedTuple):
@@ -190,14 +189,7 @@ def _results(steps: Iterator[_Step], prepare: _Preparation) -> Iterator[_Listing
         if isinstance(step, _Listing):
             yield step
             continue
-        result = step.result
-        while True:
-            parsed = result.result()
-            if parsed.rest:
-                result = prepare.submit(step.batch._replace(blobs=parsed.rest))
-            yield parsed
-            if not parsed.rest:
-                break
+        yield from step.result
         prepare.stored(step.batch.blobs)
 
 
