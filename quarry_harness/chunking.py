@@ -78,12 +78,13 @@ def chunk_blob(data: bytes, dialect: str) -> ParsedBlob:
     if reason := _unreadable(data) or _unbearable(data, rules.ambiguous):
         return ParsedBlob(reason, lines=_lines(data))
     try:
-        root = parsed_tree(data, dialect).root_node
+        tree, wrong = _best_tree(data, dialect)
     except TimeoutError:
         return ParsedBlob("parse_timeout", lines=_lines(data))
+    root = tree.root_node
     chunks = _Walk(root, data, dialect).run()
     chunks.sort(key=attrgetter("start_byte", "end_byte", "name"))
-    return ParsedBlob("parsed", tuple(chunks), sum(1 for _ in errors(root)), _lines(data, root))
+    return ParsedBlob("parsed", tuple(chunks), wrong, _lines(data, root))
 
 
 def _lines(data: bytes, root: Node | None = None) -> int:
@@ -147,17 +148,20 @@ def _unreadable(data: bytes) -> str:
     if data.startswith(_LFS) and len(data) < 1024:
         return "lfs_pointer"
     head = data[:_LOOKED_AT]
-    zeros = head.count(0)
-    if data.startswith(_UTF16_MARKS) or _looks_like_utf16(head, zeros):
+    if data.startswith(_UTF16_MARKS):
         return "utf16"
     # A few control characters stand in real sources (a NUL in a test's string); a compiled file has many.
-    if (zeros or b"\x01" in head) and len(head) - len(head.translate(None, _CONTROL)) > len(head) // 100 + 8:
-        return "binary"
+    if b"\0" in head or b"\x01" in head:
+        if _looks_like_utf16(head):
+            return "utf16"
+        if len(head) - len(head.translate(None, _CONTROL)) > len(head) // 100 + 8:
+            return "binary"
     return ""
 
 
-def _looks_like_utf16(head: bytes, zeros: int) -> bool:
+def _looks_like_utf16(head: bytes) -> bool:
     """Text without a mark in two-byte units: nearly all zeros are on one side of the pairs."""
+    zeros = head.count(0)
     return zeros > len(head) // 4 and max(head[::2].count(0), head[1::2].count(0)) > zeros * 9 // 10
 
 
@@ -217,14 +221,19 @@ def parsed_tree(data: bytes, dialect: str) -> Tree:
 
     Raises TimeoutError where the first parse takes too long; a further one that does is left out.
     """
+    return _best_tree(data, dialect)[0]
+
+
+def _best_tree(data: bytes, dialect: str) -> tuple[Tree, int]:
+    """What `parsed_tree` returns, and how many ERROR and MISSING nodes it has."""
     rules = RULES_OF_DIALECT[dialect]
     deadline = time.monotonic() + PARSE_LIMIT_S
     given = rules.plain(data) if rules.plain is not None else data
     first = best = _parse(given, dialect, deadline)
-    if rules.masked is None or not first.root_node.has_error:
-        return first
-    fewest = sum(1 for _ in errors(best.root_node))
-    for source in rules.masked(given, best.root_node):
+    fewest = sum(1 for _ in errors(first.root_node))
+    if rules.masked is None or not fewest:
+        return first, fewest
+    for source in rules.masked(given, first.root_node):
         try:
             old = _edited(first, given, source) if rules.masks_are_few else None
             tree = _parse(source, dialect, deadline, old)
@@ -234,7 +243,7 @@ def parsed_tree(data: bytes, dialect: str) -> Tree:
             best, fewest = tree, count
         if not fewest:
             break
-    return best
+    return best, fewest
 
 
 def _edited(tree: Tree, before: bytes, after: bytes) -> Tree:

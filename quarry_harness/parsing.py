@@ -26,6 +26,7 @@ from weakref import WeakSet
 from quarry_harness.chunking import MAX_BLOB_BYTES, chunk_blob, source_texts
 from quarry_harness.errors import EnvironmentProblem, InvalidInputError, QuarryError
 from quarry_harness.git import limit_reached, read_blobs
+from quarry_harness.types import Chunk
 
 DAMAGED = "Delete that folder, then run quarry fetch and quarry chunk again."
 
@@ -96,8 +97,11 @@ class _Rows:
 
     def __init__(self) -> None:
         self.blobs: list[tuple[Any, ...]] = []
-        # Column by column: a tuple a chunk would cost as much again as its text.
-        self.columns: list[list[Any]] = [[] for _ in _CHUNK_COLUMNS]
+        self.chunks: list[Chunk] = []
+        # Columns that a chunk does not have: its blob's id, its number in the blob, its text.
+        self.ids: list[int] = []
+        self.ordinals: list[int] = []
+        self.texts: list[bytes] = []
         self.size = 0
         self.held = 0  # bytes of text, and something for a blob's own row
 
@@ -109,19 +113,23 @@ class _Rows:
             return
         parsed = chunk_blob(data, blob.dialect)
         self.blobs.append((*blob, rules, length, parsed.lines, parsed.status, parsed.error_count))
-        ids, ordinals, *fields, texts = self.columns
-        count = len(parsed.chunks)
-        ids.extend([blob.id] * count)
-        ordinals.extend(range(count))
-        for column, values in zip(fields, zip(*parsed.chunks, strict=True), strict=False):
-            column.extend(values)
-        new = source_texts(data, parsed.chunks)
-        texts.extend(new)
-        self.held += sum(map(len, new)) + 200
+        self.held += 200
+        if parsed.chunks:
+            texts = source_texts(data, parsed.chunks)
+            self.chunks.extend(parsed.chunks)
+            self.ids.extend([blob.id] * len(texts))
+            self.ordinals.extend(range(len(texts)))
+            self.texts.extend(texts)
+            self.held += sum(map(len, texts))
 
     def parsed(self) -> Parsed:
-        blobs = _table(_BLOB_COLUMNS, zip(*self.blobs, strict=True))
-        return Parsed(blobs, _table(_CHUNK_COLUMNS, self.columns), len(self.blobs), self.size)
+        fields = zip(*self.chunks, strict=True) if self.chunks else [()] * len(Chunk._fields)
+        return Parsed(
+            _table(_BLOB_COLUMNS, zip(*self.blobs, strict=True)),
+            _table(_CHUNK_COLUMNS, (self.ids, self.ordinals, *fields, self.texts)),
+            len(self.blobs),
+            self.size,
+        )
 
 
 class Answer:

@@ -9,7 +9,8 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -254,11 +255,11 @@ def test_a_fault_in_a_worker_tells_its_place(tmp_path: Path) -> None:
         oid = git(tmp_path / "r", "hash-object", "--stdin", stdin=source("a"))
         result = submit(batch._replace(folder=tmp_path / "r", blobs=[parsing.Blob(0, oid, "python")]))
         with pytest.raises(RuntimeError, match="TypeError in a parsing process") as fault:
-            result.result()
+            list(result)
         assert "in parse_batch" in "".join(fault.value.__notes__)
         wrong = submit(batch._replace(folder=tmp_path / "r", rules={}))
         with pytest.raises(InvalidInputError, match="is missing") as told:
-            wrong.result()
+            list(wrong)
         assert told.value.hint
 
 
@@ -281,6 +282,62 @@ def test_what_a_worker_hands_back_is_parsed_in_the_end(tmp_path: Path, monkeypat
     monkeypatch.setattr(parsing, "_HAND_BACK_BYTES", 2_000)
     run(tmp_path / "pieces")
     assert table(tmp_path / "pieces", "chunk") == table(tmp_path / "whole", "chunk")
+
+
+def batch_of(folder: Path, names: Sequence[str]) -> parsing.Batch:
+    """A repository in which each name is a function in a file of its own, and the batch of them all."""
+    make_repository(folder, [{f"{name}.py": source(name) for name in names}])
+    oids = [git(folder, "hash-object", "--stdin", stdin=source(name)) for name in names]
+    blobs = [parsing.Blob(number, oid, "python") for number, oid in enumerate(oids)]
+    return parsing.Batch(folder, blobs, {"python": "r"}, frozenset())
+
+
+def names_in(pieces: Iterable[parsing.Parsed]) -> list[str]:
+    columns = [piece.chunks["name"] for piece in pieces]
+    texts = [(column.data, [*column.offsets]) for column in columns if isinstance(column, parsing.Strings)]
+    return [data[a:b].decode() for data, offsets in texts for a, b in pairwise(offsets)]
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_the_pieces_of_a_batch_come_in_order_while_its_reader_waits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, jobs: int
+) -> None:
+    monkeypatch.setattr(parsing, "_HAND_BACK_BYTES", 0)
+    names = [f"f{number}" for number in range(50)]
+    with parsing.workers(jobs) as submit:
+        answers = [submit(batch_of(tmp_path / str(number), names)) for number in range(4)]
+        assert [names_in(answer) for answer in answers] == [names] * 4
+
+
+def test_a_worker_is_only_a_few_pieces_ahead_of_the_reader(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(parsing, "_HAND_BACK_BYTES", 0)
+    parsed = []
+    cut = parsing.chunk_blob
+    monkeypatch.setattr(parsing, "chunk_blob", lambda data, dialect: parsed.append(dialect) or cut(data, dialect))
+    names = [f"f{number}" for number in range(50)]
+    with parsing.workers(1) as submit:
+        pieces = iter(submit(batch_of(tmp_path / "r", names)))
+        next(pieces)
+        time.sleep(0.5)
+        assert 2 <= len(parsed) <= 5
+        assert len(list(pieces)) == 49
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_what_nobody_reads_is_not_among_the_next_answers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, jobs: int
+) -> None:
+    monkeypatch.setattr(parsing, "_HAND_BACK_BYTES", 0)
+    unread = batch_of(tmp_path / "unread", [f"u{number}" for number in range(50)])
+    wanted = batch_of(tmp_path / "wanted", [f"w{number}" for number in range(50)])
+    with parsing.workers(jobs) as submit:
+        left = [submit(unread) for _ in range(4)]
+        next(iter(left[0]))
+        time.sleep(0.3)  # the workers wait for room in answers that nobody will read
+        for answer in left:
+            answer.cancel()
+        assert names_in(submit(wanted)) == [f"w{number}" for number in range(50)]
+        submit(unread)  # and one that is neither read nor cancelled keeps nobody waiting at the end
 
 
 def test_texts_that_are_not_ascii_and_lines_that_end_in_cr_are_stored_as_they_are_read(tmp_path: Path) -> None:

@@ -1,9 +1,10 @@
 """What a parser or a broken file must not do to the chunks, and the rules that the traps do not cover."""
 
+import functools
 import time
 
 import pytest
-from hypothesis import example, given
+from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from quarry_harness import chunking
@@ -404,6 +405,31 @@ def test_what_the_parser_is_given_of_c_keeps_every_offset_and_line(pieces: list[
             assert given_to_it.count(b"\n") == source.count(b"\n")
 
 
+_INSIDE = "int f(void)\n{\n  a = FOO(int, ==);\nout:\n  return 1;\n}\n"
+
+
+@pytest.mark.parametrize("around", ["%s", "#if A\n%s#else\n%s#endif\n", 'extern "C" {\n%s}\n', "namespace n {\n%s}\n"])
+def test_errors_inside_functions_ask_for_no_second_parse(around: str) -> None:
+    source = ("BEGIN_DECLS\n#include <a.h>\n" + around.replace("%s", _INSIDE)).encode()
+    for rules in [CPP] if "{" in around else [C, CPP]:
+        assert rules.masked is not None
+        tree = parsed_tree(source, rules.language)
+        assert tree.root_node.has_error
+        assert list(rules.masked(source, tree.root_node)) == []
+
+
+@pytest.mark.parametrize(
+    ("source", "names"),
+    [
+        (f"API\nMORE\nint g(void) WARN;\n{_INSIDE}", ["g", "f"]),  # outside
+        (f"{_INSIDE}int g(int a) WARN(1, ==)\n{{\n}}\n", ["f", "g"]),  # in a head
+        ("int f(void)\n{\n  if (FOO(int, ==)) {\n  BAR {\n}\nEXPORT\nint g(void) {\n  return 1;\n}\n}\n", ["f", "g"]),
+    ],
+)
+def test_errors_that_may_hide_a_function_are_looked_into(source: str, names: list[str]) -> None:
+    assert [name.rpartition(".")[2] for _, name, *_ in chunks(source, "c")] == names
+
+
 def test_a_short_macro_above_a_long_one_moves_no_line() -> None:
     source = "int x;\nAPI\nEXPORTED_ALL\ngpointer take   (gsize a) MALLOC SIZE(1);\nint g(int a)\n{\n  return a;\n}\n"
     assert ("function", "g", "", 5, 8) in chunks(source, "c")
@@ -526,6 +552,69 @@ def test_java_classes_in_bodies_whatever_their_arguments() -> None:
     )
     names = [name.rpartition(".")[2] for _, name, *_ in chunks(source, "java")]
     assert names == ["one", "m", "two", "three", "four", "five", "six"]
+
+
+_JAVA_VALUES = [
+    "1",
+    "a",
+    '"x){"',
+    '"\\\\"',
+    '"\\""',
+    "'('",
+    "'\\''",
+    "() -> { g(); }",
+    "new int[] {1}",
+    "/* { */ b",
+    "b\n",
+]
+_JAVA_AROUND = st.sampled_from(["f(%)", "((%))", "new B(%)", "new B<>(%)", "c.d(%, %)", "x -> { h(%); }", "% + %"])
+_NESTED = st.builds(
+    lambda arounds, value: functools.reduce(lambda inner, around: around.replace("%", inner), arounds, value),
+    st.lists(_JAVA_AROUND, max_size=4),
+    st.sampled_from(_JAVA_VALUES),
+)
+_JAVA_TYPES = [
+    "A",
+    "a.b.A",
+    "A<B>",
+    "A<>",
+    "A<B<C>, D[]>",
+    "@X A",
+    "@X(1) A",
+    "É",
+    "A$1",
+    " \n A",
+    "/* c */ A",
+    "a. @X A",
+]
+_BETWEEN = ["", " ", "\n  ", "/* c */", " // c {\n"]
+
+
+@given(st.lists(st.tuples(st.sampled_from(_JAVA_TYPES), st.lists(_NESTED, max_size=3), st.sampled_from(_BETWEEN))))
+@example([("A", ["a"] * 200, "")])
+@example([("A", ['"' + "a" * 200 + '"'], " ")])
+@example([("A" * 200, [], "\n" * 200)])
+@example([("A<" + "B, " * 100 + "C>", [], "")])
+def test_java_anonymous_classes_however_they_are_made(made: list[tuple[str, list[str], str]]) -> None:
+    values = [
+        f"new {kind}{before}({', '.join(arguments)}){before}{{ void f{number}() {{}} }}"
+        for number, (kind, arguments, before) in enumerate(made)
+    ]
+    source = "class C {\n  void m() {\n" + "".join(f"    x = {value};\n" for value in values) + "  }\n}\n"
+    assume(chunk_blob(source.encode(), "java").error_count == 0)
+    names = [name.rpartition(".")[2] for _, name, *_ in chunks(source, "java")]
+    assert names == ["m", *(f"f{number}" for number in range(len(made)))]
+
+
+@pytest.mark.parametrize(
+    "local",
+    ["class L {%s}", "final class L extends A<B> {%s}", "class L<T>\n{%s}", "class L// c\n{%s}", "class É {%s}"]
+    + ["record L(int a) {%s}", "record L\n <T>(T a) {%s}", "interface L extends A {%s}", "enum L {A;%s}"]
+    + ["enum L implements I {A;%s}", "class $ implements I {%s}", "@interface L {}; class M permits L {%s}"],
+)
+def test_java_local_types_whatever_follows_their_name(local: str) -> None:
+    source = f"class C {{\n  void m() {{\n    {local % ' void f() {} '}\n  }}\n}}\n"
+    assert [name.rpartition(".")[2] for _, name, *_ in chunks(source, "java")] == ["m", "f"]
 
 
 def test_scala_members_of_an_anonymous_class_are_chunks_and_local_defs_are_not() -> None:

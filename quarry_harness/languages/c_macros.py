@@ -14,6 +14,8 @@ from typing import TypeAlias
 
 from tree_sitter import Node
 
+from quarry_harness.languages.rules import children, first_named
+
 # Searched for in every file: each begins with a rare sign, or with a line break (a file's first line is left as it is).
 _COMMENT_IN_A_MACRO = re.compile(rb"/\*[^*\n]{0,200}+(?:\*(?!/)[^*\n]{0,200}+){0,9}+\*/(?=[ \t]*\\\r?\n)")
 _DOUBLY_IN_PARENTHESES = re.compile(rb"\(\([^()]*+(?:\([^()]*+\)[^()]*+)*+\)\s*+\)(?=\s*;)")
@@ -139,6 +141,7 @@ _ALONE = re.compile(
 )
 _NO_FUNCTION = re.compile(rb"(?:(?:template|class|struct|union|enum|namespace|using|typedef|extern)\b|#|\Z)")
 _TOP_CALL = re.compile(rb"\n([A-Z]\w*\([^(){};\"]{0,300}(?:\"[^\"\\\n]*+(?:\\.[^\"\\\n]*+)*+\"\s*)++\);)")
+_PARENTHESIS = re.compile(rb"[()]")
 _ANY_BEHIND = re.compile(rb"\)(?=\s*+(?:[a-z]+\s++){0,3}+%b)" % _MACRO)
 _BEHIND, _BEHIND_IN_C = (
     re.compile(
@@ -153,9 +156,12 @@ _BEHIND, _BEHIND_IN_C = (
 )
 
 
-def _masked(behind: re.Pattern[bytes], source: bytes, _root: Node) -> Iterator[bytes]:
+def _masked(behind: re.Pattern[bytes], source: bytes, root: Node) -> Iterator[bytes]:
     """The source without branches of an `#if` that splits a statement, lines that are one macro, calls of macros with a
-    string in the first column, and macros behind a function's parameters."""
+    string in the first column, and macros behind a function's parameters; nothing where errors cannot hide a function.
+    """
+    if _errors_are_inside_functions(root, source):
+        return
     spans, alone = [*_split_conditionals(source), *_macros_behind(behind, source)], [*_lone_macros(source)]
     spans += [match.span(1) for match in _TOP_CALL.finditer(source)]
     if spans or alone:
@@ -169,19 +175,26 @@ def _masked(behind: re.Pattern[bytes], source: bytes, _root: Node) -> Iterator[b
 
 def _macros_behind(behind: re.Pattern[bytes], source: bytes) -> Iterator[Span]:
     """Macros between a function's parameters and its body or semicolon: found at the parenthesis, which is rare, and
-    proved from the line that the head begins in."""
+    proved from the line that has the other one."""
     for found in islice(_ANY_BEHIND.finditer(source), 10_000):
-        line = found.start()
-        first = max(0, line - 3_000)
+        close = found.start()
+        first = max(0, close - 3_000)
         # No head goes on beyond one of these.
-        first = max(first, *(source.rfind(sign, first, line) for sign in (b";", b"{", b"}")))
-        for _ in range(30):
-            line = source.rfind(b"\n", first, line)
-            head = behind.match(source, line) if line >= 0 else None
-            if head is not None and source.rfind(b")", 0, head.start(1)) == found.start():
-                yield head.span(1)
-            if head is not None or line < 0:
-                break
+        first = max(first, *(source.rfind(sign, first, close) for sign in (b";", b"{", b"}")))
+        line = source.rfind(b"\n", first, _opening(source, first, close))
+        head = behind.match(source, line) if line >= 0 else None
+        if head is not None and source.rfind(b")", 0, head.start(1)) == close:
+            yield head.span(1)
+
+
+def _opening(source: bytes, first: int, close: int) -> int:
+    """Where the parenthesis is opened that is closed at `close`; `first` where that is not behind it."""
+    depth = 0
+    for sign in reversed([*_PARENTHESIS.finditer(source, first, close + 1)]):
+        depth += 1 if sign[0] == b")" else -1
+        if not depth:
+            return sign.start()
+    return first
 
 
 def _split_conditionals(source: bytes) -> Iterator[Span]:
@@ -265,6 +278,45 @@ def _without(source: bytes, spans: list[Span]) -> bytes:
             pieces += [source[kept_to:first], re.sub(rb"[^\r\n]", b" ", source[first:end])]
             kept_to = end
     return b"".join([*pieces, source[kept_to:]]) if pieces else source
+
+
+_AROUND_FUNCTIONS = frozenset(
+    {"preproc_if", "preproc_ifdef", "preproc_else", "preproc_elif", "preproc_elifdef"}
+    | {"linkage_specification", "namespace_definition", "declaration_list"}
+)
+_LINE_IN_FRONT = re.compile(rb"\n[A-Za-z_]\w*+(?!\s*:)")
+
+
+def _errors_are_inside_functions(root: Node, source: bytes) -> bool:
+    """Whether all errors are in the bodies of functions that begin and end in the first column, in which no other line
+    but a label begins there: whatever is wrong in them, they are these functions, and hold no other."""
+    pending = [root]
+    while pending:
+        for node in children(pending.pop()):
+            if not node.has_error:
+                continue
+            if node.type in _AROUND_FUNCTIONS:
+                pending.append(node)
+                continue
+            body, head = node.child_by_field_name("body"), node.child_by_field_name("declarator")
+            # Without a function's head it is a class with a macro before its name.
+            if body is None or head is None or node.type != "function_definition" or node.start_point.column:
+                return False
+            if not any(one.type == "function_declarator" for one in _declarators(head)):
+                return False
+            if any(child.has_error for child in node.children if child != body):
+                return False
+            start, end = body.start_byte, body.end_byte
+            if source[end - 2 : end] != b"\n}" or _LINE_IN_FRONT.search(source, start, end) is not None:
+                return False
+    return True
+
+
+def _declarators(node: Node | None) -> Iterator[Node]:
+    """A declarator and those inside it, which is what a pointer's or a reference's is of."""
+    while node is not None:
+        yield node
+        node = node.child_by_field_name("declarator") or first_named(node)
 
 
 mask_c = partial(_masked, _BEHIND_IN_C)
