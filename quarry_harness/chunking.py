@@ -18,13 +18,14 @@ from functools import cache
 from importlib import import_module
 from importlib.metadata import version
 from operator import attrgetter, itemgetter
-from typing import cast
+from typing import NamedTuple, cast
 
 from tree_sitter import Language, Node, Parser, Tree
 from tree_sitter_language_pack import SupportedLanguage, get_language
 
 from quarry_harness import languages
 from quarry_harness.languages import RULES_OF_DIALECT
+from quarry_harness.languages.bodies import hold_no_function, without_bodies
 from quarry_harness.languages.rules import (
     Enter,
     Hook,
@@ -78,13 +79,53 @@ def chunk_blob(data: bytes, dialect: str) -> ParsedBlob:
     if reason := _unreadable(data) or _unbearable(data, rules.ambiguous):
         return ParsedBlob(reason, lines=_lines(data))
     try:
-        tree, wrong = _best_tree(data, dialect)
+        cut = _cut_without_bodies(data, rules, dialect) or _cut(data, dialect)
     except TimeoutError:
         return ParsedBlob("parse_timeout", lines=_lines(data))
-    root = tree.root_node
-    chunks = _Walk(root, data, dialect).run()
-    chunks.sort(key=attrgetter("start_byte", "end_byte", "name"))
-    return ParsedBlob("parsed", tuple(chunks), wrong, _lines(data, root))
+    return ParsedBlob("parsed", tuple(cut.chunks), cut.errors, _lines(data, cut.root))
+
+
+class _Cut(NamedTuple):
+    """What was found in a tree: chunks in source order, and how many ERROR and MISSING nodes it has."""
+
+    root: Node
+    errors: int
+    chunks: list[Chunk]
+
+
+def _cut(data: bytes, dialect: str) -> _Cut:
+    tree, wrong = _best_tree(data, dialect)
+    places = _places(data, RULES_OF_DIALECT[dialect], has_errors=wrong > 0)
+    return _Cut(tree.root_node, wrong, _Walk(tree.root_node, data, dialect, places).run())
+
+
+def _cut_without_bodies(data: bytes, rules: Rules, dialect: str) -> _Cut | None:
+    """The chunks as the tree without the insides of functions has them; None where only the whole can tell."""
+    if rules.bodies is None:
+        return None
+    places = _places(data, rules, has_errors=False)
+    source, spans = without_bodies(data, rules.bodies, [byte for byte, _ in places])
+    if not spans:
+        return None
+    root = _parse(source, dialect, time.monotonic() + PARSE_LIMIT_S).root_node
+    if root.has_error:
+        return None
+    walk = _Walk(root, data, dialect, places)
+    chunks = walk.run()
+    # What was walked through must be there.
+    if not walk.entered.isdisjoint(start - 1 for start, _ in spans):
+        return None
+    return _Cut(root, 0, chunks) if hold_no_function(spans, chunks, root, rules.bodies) else None
+
+
+def _places(source: bytes, rules: Rules, *, has_errors: bool) -> list[tuple[int, SecondLook]]:
+    """Where second looks may find something, by the last byte of their matches, in order."""
+    places: list[tuple[int, SecondLook]] = []
+    for look in rules.second_looks:
+        if look.word in source and (not look.in_errors or has_errors):
+            places += [(match.end() - 1, look) for match in look.pattern.finditer(source)]
+    places.sort(key=itemgetter(0))
+    return places
 
 
 def _lines(data: bytes, root: Node | None = None) -> int:
@@ -306,34 +347,33 @@ def _actions(dialect: str) -> dict[int, str | Hook]:
 class _Walk:
     """One walk over one tree: what is found, and what is still to be walked through."""
 
-    def __init__(self, root: Node, source: bytes, dialect: str) -> None:
+    def __init__(self, root: Node, source: bytes, dialect: str, places: Sequence[tuple[int, SecondLook]]) -> None:
         self.rules = RULES_OF_DIALECT[dialect]
         self.actions = _actions(dialect)
         self.source = source
         self.found: list[Chunk] = []
         self.pending: list[Enter | Look] = [Enter(root, Scope())]
-        # Where second looks may find something, by the last byte of their matches, in order.
-        places: list[tuple[int, SecondLook]] = []
-        for look in self.rules.second_looks:
-            if look.word in source and (not look.in_errors or root.has_error):
-                places += [(match.end() - 1, look) for match in look.pattern.finditer(source)]
-        places.sort(key=itemgetter(0))
+        self.entered: set[int] = set()  # the first bytes of the nodes that were walked through
         self.places = [place for place, _ in places]
         self.looks = [look for _, look in places]
 
     def run(self) -> list[Chunk]:
+        """The chunks, in source order."""
         while self.pending:
             step = self.pending.pop()
             if isinstance(step, Enter):
                 self._through(step.node, step.scope)
             else:
                 self._look_inside(step.node, step.scope)
+        self.found.sort(key=attrgetter("start_byte", "end_byte", "name"))
         return self.found
 
     def _through(self, parent: Node, outer: Scope) -> None:
         scope, source, actions = outer, self.source, self.actions
         naming = self.rules.name or _name
-        following = self._place_after(parent.start_byte)
+        start = parent.start_byte
+        self.entered.add(start)
+        following = self._place_after(start)
         for node in children(parent):
             action = actions.get(node.kind_id)
             if action is None:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 
 from tree_sitter import Node
 
+from quarry_harness.languages.bodies import COMMENT, LINE_COMMENT, bodies
 from quarry_harness.languages.rules import Enter, Function, Rules, Scope, Step, children, errors, name_of, text
 
 _PARTS_OF_A_TYPE = frozenset({"parameter_list", "type_parameter_constraints_clause", "declaration_list"})
@@ -122,6 +123,25 @@ def _blank(part: bytes) -> bytes:
 
 _TYPES = ("class", "struct", "interface", "record", "record_struct")
 
+_BODIES = bodies(
+    (
+        COMMENT,
+        LINE_COMMENT,
+        rb'"(?:[^"\\\n]++|\\[^\n])*+"(?!")',
+        rb'@"(?:[^"]++|"")*+"',
+        rb'@(?!["$])',
+        # With a string in one of its holes it is not read; nor is one that begins with three quotes.
+        rb'\$"(?:[^"\\{}\n]++|\\[^\n]|\{\{|\}\}|\{[^{}"\n]*+\})*+"(?!")',
+        rb'\$@"(?:[^"{}]++|""|\{\{|\}\}|\{[^{}"]*+\})*+"',
+        rb'@\$"(?:[^"{}]++|""|\{\{|\}\}|\{[^{}"]*+\})*+"',
+        rb"'(?:[^'\\\n]++|\\[^\n])++'",
+        # Others choose what is compiled.
+        rb"#[ \t]*(?:region|endregion|pragma|nullable)\b[^\n]*+",
+    ),
+    rb"""\)\s*+(?:where\b[^{};()"'/@$#]*+)?""",
+    frozenset({"block", "initializer_expression"}),
+)
+
 RULES = Rules(
     language="csharp",
     grammars={"csharp": "csharp"},
@@ -157,4 +177,5 @@ RULES = Rules(
     },
     masked=_masked,
     ambiguous=b"<=",
+    bodies=_BODIES,
 )

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 
 from tree_sitter import Node
 
+from quarry_harness.languages.bodies import COMMENT, LINE_COMMENT, bodies
 from quarry_harness.languages.rules import Enter, Rules, Scope, SecondLook, Step, name_of
 
 _TYPES = frozenset(
@@ -48,6 +49,18 @@ _SECOND_LOOKS = (
     ),
 )
 
+_BODIES = bodies(
+    (
+        COMMENT,
+        LINE_COMMENT,
+        rb"""\"\"\"(?:[^"\\]++|\\.|"(?!""))*+\"\"\"""",
+        rb'"(?:[^"\\\n]++|\\.)*+"(?!")',
+        rb"'(?:[^'\\\n]++|\\.)++'",
+    ),
+    rb"\)\s*+(?:throws\b[\w\s.,]*+)?",
+    frozenset({"block", "constructor_body", "switch_block"}),
+)
+
 RULES = Rules(
     language="java",
     grammars={"java": "java"},
@@ -74,4 +87,5 @@ RULES = Rules(
     searched=frozenset({"field_declaration", "constant_declaration", "static_initializer", "block", "argument_list"}),
     second_looks=_SECOND_LOOKS,
     ambiguous=b"<=",
+    bodies=_BODIES,
 )

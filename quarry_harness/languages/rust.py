@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from tree_sitter import Node
 
+from quarry_harness.languages.bodies import LINE_COMMENT, bodies
 from quarry_harness.languages.rules import Enter, Rules, Scope, Step, dotted, first_named, text
 
 _AROUND_A_TYPE = frozenset({"reference_type", "pointer_type", "generic_type", "dynamic_type", "array_type"})
@@ -27,6 +28,22 @@ def _impl(node: Node, scope: Scope, source: bytes) -> Iterable[Step]:
     yield Enter(node, scope.inside_type(dotted(kind, source).removeprefix("r#")))
 
 
+_BODIES = bodies(
+    (
+        rb"/\*(?:[^*/]++|\*(?!/)|/(?!\*))*+\*/",  # comments nest; one with another inside is not read
+        LINE_COMMENT,
+        rb'"(?<=r")[^"]*+"',
+        rb'"(?:[^"\\]++|\\.)*+"',
+        rb'#"(?:[^"]++|"(?!#))*+"#(?!#)',
+        rb'##"(?:[^"]++|"(?!##))*+"##',
+        rb'#(?!#{0,40}")',  # more of them than any string has: searched no further
+        rb"'(?:[^'\\\n]|[\x80-\xff]{2,4}|\\(?:u\{[^{}\n]*\}|x..|[^\n]))'",
+        rb"'(?=\w)",  # a lifetime
+    ),
+    rb"""f(?<!\wf)n\s++\w[^{};"/]{0,1000}+""",
+    frozenset({"block", "token_tree"}),
+)
+
 RULES = Rules(
     language="rust",
     grammars={"rust": "rust"},
@@ -37,4 +54,5 @@ RULES = Rules(
     wrappers=frozenset({"ERROR", "declaration_list", "foreign_mod_item"}),
     hooks={"impl_item": _impl},
     name=_name,
+    bodies=_BODIES,
 )
