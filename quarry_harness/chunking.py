@@ -25,7 +25,7 @@ from tree_sitter_language_pack import SupportedLanguage, get_language
 
 from quarry_harness import languages
 from quarry_harness.languages import RULES_OF_DIALECT
-from quarry_harness.languages.bodies import hold_no_function, without_bodies
+from quarry_harness.languages.bodies import without_bodies
 from quarry_harness.languages.rules import (
     Enter,
     Hook,
@@ -78,8 +78,9 @@ def chunk_blob(data: bytes, dialect: str) -> ParsedBlob:
     rules = RULES_OF_DIALECT[dialect]
     if reason := _unreadable(data) or _unbearable(data, rules.ambiguous):
         return ParsedBlob(reason, lines=_lines(data))
+    deadline = time.monotonic() + PARSE_LIMIT_S
     try:
-        cut = _cut_without_bodies(data, rules, dialect) or _cut(data, dialect)
+        cut = _cut_without_bodies(data, dialect, deadline) or _cut(data, dialect, deadline)
     except TimeoutError:
         return ParsedBlob("parse_timeout", lines=_lines(data))
     return ParsedBlob("parsed", tuple(cut.chunks), cut.errors, _lines(data, cut.root))
@@ -93,29 +94,44 @@ class _Cut(NamedTuple):
     chunks: list[Chunk]
 
 
-def _cut(data: bytes, dialect: str) -> _Cut:
-    tree, wrong = _best_tree(data, dialect)
+def _cut(data: bytes, dialect: str, deadline: float) -> _Cut:
+    tree, wrong = _best_tree(data, dialect, deadline)
     places = _places(data, RULES_OF_DIALECT[dialect], has_errors=wrong > 0)
     return _Cut(tree.root_node, wrong, _Walk(tree.root_node, data, dialect, places).run())
 
 
-def _cut_without_bodies(data: bytes, rules: Rules, dialect: str) -> _Cut | None:
+def _cut_without_bodies(data: bytes, dialect: str, deadline: float) -> _Cut | None:
     """The chunks as the tree without the insides of functions has them; None where only the whole can tell."""
+    rules = RULES_OF_DIALECT[dialect]
     if rules.bodies is None:
         return None
     places = _places(data, rules, has_errors=False)
     source, spans = without_bodies(data, rules.bodies, [byte for byte, _ in places])
     if not spans:
         return None
-    root = _parse(source, dialect, time.monotonic() + PARSE_LIMIT_S).root_node
+    root = _parse(source, dialect, deadline).root_node
     if root.has_error:
         return None
     walk = _Walk(root, data, dialect, places)
     chunks = walk.run()
-    # What was walked through must be there.
-    if not walk.entered.isdisjoint(start - 1 for start, _ in spans):
-        return None
-    return _Cut(root, 0, chunks) if hold_no_function(spans, chunks, root, rules.bodies) else None
+    return _Cut(root, 0, chunks) if _was_not_walked(spans, walk) else None
+
+
+def _was_not_walked(spans: Sequence[tuple[int, int]], walk: _Walk) -> bool:
+    """Whether nothing was taken out of what the walk went through: the body of a class that looks like a function's."""
+    number = reach = 0
+    for start, end in spans:
+        if (start - 1, end + 1) in walk.entered:
+            return False
+        while number < len(walk.found) and walk.found[number].start_byte < start:
+            reach = max(reach, walk.found[number].end_byte)
+            number += 1
+        if end < reach:
+            continue  # in a function
+        node = walk.root.named_descendant_for_byte_range(start - 1, end + 1)
+        if node is None or node.byte_range in walk.entered:
+            return False
+    return True
 
 
 def _places(source: bytes, rules: Rules, *, has_errors: bool) -> list[tuple[int, SecondLook]]:
@@ -262,13 +278,12 @@ def parsed_tree(data: bytes, dialect: str) -> Tree:
 
     Raises TimeoutError where the first parse takes too long; a further one that does is left out.
     """
-    return _best_tree(data, dialect)[0]
+    return _best_tree(data, dialect, time.monotonic() + PARSE_LIMIT_S)[0]
 
 
-def _best_tree(data: bytes, dialect: str) -> tuple[Tree, int]:
+def _best_tree(data: bytes, dialect: str, deadline: float) -> tuple[Tree, int]:
     """What `parsed_tree` returns, and how many ERROR and MISSING nodes it has."""
     rules = RULES_OF_DIALECT[dialect]
-    deadline = time.monotonic() + PARSE_LIMIT_S
     given = rules.plain(data) if rules.plain is not None else data
     first = best = _parse(given, dialect, deadline)
     fewest = sum(1 for _ in errors(first.root_node))
@@ -348,12 +363,13 @@ class _Walk:
     """One walk over one tree: what is found, and what is still to be walked through."""
 
     def __init__(self, root: Node, source: bytes, dialect: str, places: Sequence[tuple[int, SecondLook]]) -> None:
+        self.root = root
         self.rules = RULES_OF_DIALECT[dialect]
         self.actions = _actions(dialect)
         self.source = source
         self.found: list[Chunk] = []
         self.pending: list[Enter | Look] = [Enter(root, Scope())]
-        self.entered: set[int] = set()  # the first bytes of the nodes that were walked through
+        self.entered: set[tuple[int, int]] = set()  # the bytes of the nodes that were walked through
         self.places = [place for place, _ in places]
         self.looks = [look for _, look in places]
 
@@ -371,9 +387,8 @@ class _Walk:
     def _through(self, parent: Node, outer: Scope) -> None:
         scope, source, actions = outer, self.source, self.actions
         naming = self.rules.name or _name
-        start = parent.start_byte
-        self.entered.add(start)
-        following = self._place_after(start)
+        self.entered.add(parent.byte_range)
+        following = self._place_after(parent.start_byte)
         for node in children(parent):
             action = actions.get(node.kind_id)
             if action is None:

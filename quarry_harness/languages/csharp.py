@@ -139,7 +139,6 @@ _BODIES = bodies(
         rb"#[ \t]*(?:region|endregion|pragma|nullable)\b[^\n]*+",
     ),
     rb"""\)\s*+(?:where\b[^{};()"'/@$#]*+)?""",
-    frozenset({"block", "initializer_expression"}),
 )
 
 RULES = Rules(

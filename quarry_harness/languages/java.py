@@ -58,7 +58,6 @@ _BODIES = bodies(
         rb"'(?:[^'\\\n]++|\\.)++'",
     ),
     rb"\)\s*+(?:throws\b[\w\s.,]*+)?",
-    frozenset({"block", "constructor_body", "switch_block"}),
 )
 
 RULES = Rules(

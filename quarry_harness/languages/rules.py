@@ -9,8 +9,6 @@ from typing import NamedTuple, TypeAlias
 
 from tree_sitter import Node
 
-from quarry_harness.languages.bodies import Bodies
-
 
 class Scope(NamedTuple):
     """Where a node stands: the nearest enclosing type, and the dotted chain of what encloses it."""
@@ -91,7 +89,7 @@ class Rules:
     name: Callable[[Node, bytes], str] | None = None  # instead of the text of the field `name`
     ambiguous: bytes = b""  # signs of which the grammar's error recovery cannot bear thousands in one statement
     package: str = ""  # what to take the grammar from, where that is not the pack: a distribution of one grammar
-    bodies: Bodies | None = None  # how to find function bodies that need no parse, where no error is outside them
+    bodies: re.Pattern[bytes] | None = None  # finds function bodies that need no parse (`bodies.bodies`)
     # What the parser is given in place of the source: parts of it blanked, every offset and line break kept.
     plain: Callable[[bytes], bytes] | None = None
     # What else to parse of a file with errors: the source with parts of it masked, every offset and line break kept.

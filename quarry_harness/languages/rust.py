@@ -41,7 +41,6 @@ _BODIES = bodies(
         rb"'(?=\w)",  # a lifetime
     ),
     rb"""f(?<!\wf)n\s++\w[^{};"/]{0,1000}+""",
-    frozenset({"block", "token_tree"}),
 )
 
 RULES = Rules(
