@@ -2,9 +2,10 @@
 
 For each language of the folders: MB/s of parsing alone (the files in memory, one parser), of our whole chunk stage
 (one worker: read from git, parse, extract, store), and of Universal Ctags on the same files, and the ratios; and how
-many percent of the stage go into the bare parse, into the functions (guards, the walk, error counts), into the worker's
-rows (reading from git, texts, columns), and into the rest (listing, storing, and what a stage costs whatever its size,
-which is measured on a repository of one small file). Then the stage with two workers on everything. Repetitions are
+many percent of the stage go into chunks (what is parsed, and guards, the walk, error counts), into the worker's rows
+(reading from git, texts, columns), and into the rest (listing, storing, and what a stage costs whatever its size, which
+is measured on a repository of one small file); and chunks beside the bare parse of whole files, which is more than the
+stage parses of some languages. Then the stage with two workers on everything. Repetitions are
 interleaved and the medians are printed, so that a noisy machine hits all columns alike.
 """
 
@@ -159,8 +160,8 @@ def _row(workspace: Path, language: str, files: list[tuple[str, Path, str]], rep
     parse, chunk_, worker, stage, ctags = (median(seconds[column]) for column in seconds)
     line = f"{language:<12}{len(files):>7}{size:>7.1f}{chunks:>8}{size / parse:>7.1f}{size / stage:>7.1f}"
     line += f"{parse / stage:>7.2f}{size / ctags:>7.1f}{ctags / stage:>12.2f}   "
-    parts = (parse, chunk_ - parse, worker - chunk_, stage - worker)
-    return line + ", ".join(f"{100 * part / stage:.0f}" for part in parts)
+    parts = ", ".join(f"{100 * part / stage:.0f}" for part in (chunk_, worker - chunk_, stage - worker))
+    return f"{line}{parts:<12}{chunk_ / parse:.2f}"
 
 
 def _workers(workspace: Path, files: list[tuple[str, Path, str]], repetitions: int) -> tuple[float, float]:
@@ -196,7 +197,7 @@ def main() -> None:
         everything = [file for files in wanted.values() for file in files]
         one, two = _workers(Path(temporary, "everything"), everything, options.repetitions)
         header = f"{'language':<12}{'files':>7}{'MB':>7}{'chunks':>8}{'parse':>7}{'stage':>7}{'ratio':>7}{'ctags':>7}"
-        print(f"{header}{'stage/ctags':>12}   of the stage, in %: parse, functions, rows, rest")
+        print(f"{header}{'stage/ctags':>12}   %: chunks, rows, rest; chunks/parse")
         for language, files in sorted(wanted.items()):
             print(_row(Path(temporary, language), language, files, options.repetitions), flush=True)
             shutil.rmtree(Path(temporary, language))

@@ -16,7 +16,6 @@ _DEPTH = 8
 _FEW_BYTES = 12
 _BLANK = bytes(byte if byte == ord("\n") else ord(" ") for byte in range(256))
 
-
 COMMENT = rb"/\*[^*]*+(?:\*(?!/)[^*]*+)*+\*/"
 LINE_COMMENT = rb"//[^\n]*+"
 

@@ -40,7 +40,7 @@ FILE_MODES = frozenset({"100644", "100755", "100664"})
 NOT_SOURCE = "not_source"
 
 # A batch has at most this many blobs, and at least so many while there are more: each starts a git process. Among
-# several workers it is so small that most are parsed in one piece: what is handed back waits behind all in hand.
+# several workers it is smaller: one that is a few pieces ahead of what is stored waits.
 _BATCH_BLOBS = 1024
 _SHARED_BATCH_BLOBS = 256
 _FEW_BLOBS = 64
