@@ -133,7 +133,7 @@ class _Rows:
 
 
 class Answer:
-    """What a worker gives for one batch, piece by piece, to one reader; `cancel` tells that nobody reads on."""
+    """What a worker gives for one batch, piece by piece, to one reader."""
 
     def __init__(self) -> None:
         self.unwanted = False
@@ -162,7 +162,7 @@ class Answer:
         self._pieces.put(last)
 
     def cancel(self) -> None:
-        """Tells the worker that nobody reads on."""
+        """Tells that nobody reads on: a thread stops soon, a process parses its batch to the end, for nothing."""
         self.unwanted = True
         self._room.release()
 
@@ -194,11 +194,11 @@ def workers(jobs: int) -> Iterator[Callable[[Batch], Answer]]:
 
     def submit(batch: Batch) -> Answer:
         answer = Answer()
+        answers.add(answer)  # first, so that an interruption finds it
         try:
             pool.submit(parse, batch, answer)
         except RuntimeError as error:
             raise limit_reached(f"no thread can be started ({error}).") from error
-        answers.add(answer)
         return answer
 
     try:

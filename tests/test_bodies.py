@@ -212,6 +212,20 @@ def test_an_error_in_a_body_moves_no_end(dialect: str, body: str) -> None:
     assert found == [("a", 2), ("b", 2)]
 
 
+def test_a_lone_cr_ends_a_comment_of_csharp() -> None:
+    source = (
+        "class C {\n void f() { // x\r }\n void g() { h(1, 2, 3, 4); }\n void k() // x\r {\n h(1, 2, 3, 4);\n }\n}\n"
+    )
+    found = [(chunk.name, chunk.start_line, chunk.end_line) for chunk in chunk_blob(source.encode(), "csharp").chunks]
+    assert found == [("f", 2, 2), ("g", 3, 3), ("k", 4, 6)]
+
+
+def test_a_number_sign_before_a_string_of_rust_makes_it_no_raw_one() -> None:
+    source = 'fn a() { m!(#"{"); h(1, 2, 3, 4) }\nfn b() { x(r#"}"#); h(1, 2, 3, 4) }\nfn c() { h(1, 2, 3, 4) }\n'
+    found = [(chunk.name, chunk.end_line) for chunk in chunk_blob(source.encode(), "rust").chunks]
+    assert found == [("a", 1), ("b", 2), ("c", 3)]
+
+
 @pytest.mark.parametrize("dialect", list(_AROUND))
 def test_where_an_error_is_outside_the_bodies_the_whole_is_parsed(dialect: str) -> None:
     source = (_AROUND[dialect] % f"{_FUNCTION[dialect] % 'f'} {{\n  = = = (\n}}\n)\n").encode()

@@ -405,31 +405,6 @@ def test_what_the_parser_is_given_of_c_keeps_every_offset_and_line(pieces: list[
             assert given_to_it.count(b"\n") == source.count(b"\n")
 
 
-_INSIDE = "int f(void)\n{\n  a = FOO(int, ==);\nout:\n  return 1;\n}\n"
-
-
-@pytest.mark.parametrize("around", ["%s", "#if A\n%s#else\n%s#endif\n", 'extern "C" {\n%s}\n', "namespace n {\n%s}\n"])
-def test_errors_inside_functions_ask_for_no_second_parse(around: str) -> None:
-    source = ("BEGIN_DECLS\n#include <a.h>\n" + around.replace("%s", _INSIDE)).encode()
-    for rules in [CPP] if "{" in around else [C, CPP]:
-        assert rules.masked is not None
-        tree = parsed_tree(source, rules.language)
-        assert tree.root_node.has_error
-        assert list(rules.masked(source, tree.root_node)) == []
-
-
-@pytest.mark.parametrize(
-    ("source", "names"),
-    [
-        (f"API\nMORE\nint g(void) WARN;\n{_INSIDE}", ["g", "f"]),  # outside
-        (f"{_INSIDE}int g(int a) WARN(1, ==)\n{{\n}}\n", ["f", "g"]),  # in a head
-        ("int f(void)\n{\n  if (FOO(int, ==)) {\n  BAR {\n}\nEXPORT\nint g(void) {\n  return 1;\n}\n}\n", ["f", "g"]),
-    ],
-)
-def test_errors_that_may_hide_a_function_are_looked_into(source: str, names: list[str]) -> None:
-    assert [name.rpartition(".")[2] for _, name, *_ in chunks(source, "c")] == names
-
-
 def test_a_short_macro_above_a_long_one_moves_no_line() -> None:
     source = "int x;\nAPI\nEXPORTED_ALL\ngpointer take   (gsize a) MALLOC SIZE(1);\nint g(int a)\n{\n  return a;\n}\n"
     assert ("function", "g", "", 5, 8) in chunks(source, "c")
@@ -564,6 +539,7 @@ _JAVA_VALUES = [
     "'\\''",
     "() -> { g(); }",
     "new int[] {1}",
+    "')'",
     "/* { */ b",
     "b\n",
 ]
@@ -586,12 +562,16 @@ _JAVA_TYPES = [
     " \n A",
     "/* c */ A",
     "a. @X A",
+    "A\n    .B",
+    "a. A .B<C>",
 ]
 _BETWEEN = ["", " ", "\n  ", "/* c */", " // c {\n"]
 
 
 @given(st.lists(st.tuples(st.sampled_from(_JAVA_TYPES), st.lists(_NESTED, max_size=3), st.sampled_from(_BETWEEN))))
 @example([("A", ["a"] * 200, "")])
+@example([("A", ["'\\''", "')'"], "")])
+@example([("A", ["'\\''", "')' + 1"], "")])
 @example([("A", ['"' + "a" * 200 + '"'], " ")])
 @example([("A" * 200, [], "\n" * 200)])
 @example([("A<" + "B, " * 100 + "C>", [], "")])
@@ -601,7 +581,7 @@ def test_java_anonymous_classes_however_they_are_made(made: list[tuple[str, list
         for number, (kind, arguments, before) in enumerate(made)
     ]
     source = "class C {\n  void m() {\n" + "".join(f"    x = {value};\n" for value in values) + "  }\n}\n"
-    assume(chunk_blob(source.encode(), "java").error_count == 0)
+    assume(not parsed_tree(source.encode(), "java").root_node.has_error)
     names = [name.rpartition(".")[2] for _, name, *_ in chunks(source, "java")]
     assert names == ["m", *(f"f{number}" for number in range(len(made)))]
 

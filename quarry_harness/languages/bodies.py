@@ -24,7 +24,8 @@ def bodies(opaque: Sequence[bytes], head: bytes) -> re.Pattern[bytes]:
     """Returns what finds the bodies of a language's functions in its source, without a tree.
 
     The pattern matches what may hold braces that are none (comments, strings); as group 1 a body, behind what shows
-    that it is a function's; and with a later group a sign that nothing else explains, behind which nothing is certain.
+    that it is a function's; and with a later group a sign that nothing else explains: then nothing of the source is
+    certain.
 
     `opaque` are patterns of what may hold braces that are none, and of other uses of the signs they begin with; each
     begins with a sign itself, not a class of them, and so does `head`, what stands before a body: searching for

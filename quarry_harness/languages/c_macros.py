@@ -14,8 +14,6 @@ from typing import TypeAlias
 
 from tree_sitter import Node
 
-from quarry_harness.languages.rules import children, first_named
-
 # Searched for in every file: each begins with a rare sign, or with a line break (a file's first line is left as it is).
 _COMMENT_IN_A_MACRO = re.compile(rb"/\*[^*\n]{0,200}+(?:\*(?!/)[^*\n]{0,200}+){0,9}+\*/(?=[ \t]*\\\r?\n)")
 _DOUBLY_IN_PARENTHESES = re.compile(rb"\(\([^()]*+(?:\([^()]*+\)[^()]*+)*+\)\s*+\)(?=\s*;)")
@@ -156,12 +154,9 @@ _BEHIND, _BEHIND_IN_C = (
 )
 
 
-def _masked(behind: re.Pattern[bytes], source: bytes, root: Node) -> Iterator[bytes]:
+def _masked(behind: re.Pattern[bytes], source: bytes, _root: Node) -> Iterator[bytes]:
     """The source without branches of an `#if` that splits a statement, lines that are one macro, calls of macros with a
-    string in the first column, and macros behind a function's parameters; nothing where errors cannot hide a function.
-    """
-    if _errors_are_inside_functions(root, source):
-        return
+    string in the first column, and macros behind a function's parameters."""
     spans, alone = [*_split_conditionals(source), *_macros_behind(behind, source)], [*_lone_macros(source)]
     spans += [match.span(1) for match in _TOP_CALL.finditer(source)]
     if spans or alone:
@@ -278,45 +273,6 @@ def _without(source: bytes, spans: list[Span]) -> bytes:
             pieces += [source[kept_to:first], re.sub(rb"[^\r\n]", b" ", source[first:end])]
             kept_to = end
     return b"".join([*pieces, source[kept_to:]]) if pieces else source
-
-
-_AROUND_FUNCTIONS = frozenset(
-    {"preproc_if", "preproc_ifdef", "preproc_else", "preproc_elif", "preproc_elifdef"}
-    | {"linkage_specification", "namespace_definition", "declaration_list"}
-)
-_LINE_IN_FRONT = re.compile(rb"\n[A-Za-z_]\w*+(?!\s*:)")
-
-
-def _errors_are_inside_functions(root: Node, source: bytes) -> bool:
-    """Whether all errors are in the bodies of functions that begin and end in the first column, in which no other line
-    but a label begins there: whatever is wrong in them, they are these functions, and hold no other."""
-    pending = [root]
-    while pending:
-        for node in children(pending.pop()):
-            if not node.has_error:
-                continue
-            if node.type in _AROUND_FUNCTIONS:
-                pending.append(node)
-                continue
-            body, head = node.child_by_field_name("body"), node.child_by_field_name("declarator")
-            # Without a function's head it is a class with a macro before its name.
-            if body is None or head is None or node.type != "function_definition" or node.start_point.column:
-                return False
-            if not any(one.type == "function_declarator" for one in _declarators(head)):
-                return False
-            if any(child.has_error for child in node.children if child != body):
-                return False
-            start, end = body.start_byte, body.end_byte
-            if source[end - 2 : end] != b"\n}" or _LINE_IN_FRONT.search(source, start, end) is not None:
-                return False
-    return True
-
-
-def _declarators(node: Node | None) -> Iterator[Node]:
-    """A declarator and those inside it, which is what a pointer's or a reference's is of."""
-    while node is not None:
-        yield node
-        node = node.child_by_field_name("declarator") or first_named(node)
 
 
 mask_c = partial(_masked, _BEHIND_IN_C)

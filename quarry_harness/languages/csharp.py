@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 
 from tree_sitter import Node
 
-from quarry_harness.languages.bodies import COMMENT, LINE_COMMENT, bodies
+from quarry_harness.languages.bodies import COMMENT, bodies
 from quarry_harness.languages.rules import Enter, Function, Rules, Scope, Step, children, errors, name_of, text
 
 _PARTS_OF_A_TYPE = frozenset({"parameter_list", "type_parameter_constraints_clause", "declaration_list"})
@@ -126,7 +126,7 @@ _TYPES = ("class", "struct", "interface", "record", "record_struct")
 _BODIES = bodies(
     (
         COMMENT,
-        LINE_COMMENT,
+        rb"//[^\n\r]*+",  # to the grammar a lone CR ends it
         rb'"(?:[^"\\\n]++|\\[^\n])*+"(?!")',
         rb'@"(?:[^"]++|"")*+"',
         rb'@(?!["$])',
@@ -136,7 +136,7 @@ _BODIES = bodies(
         rb'@\$"(?:[^"{}]++|""|\{\{|\}\}|\{[^{}"]*+\})*+"',
         rb"'(?:[^'\\\n]++|\\[^\n])++'",
         # Others choose what is compiled.
-        rb"#[ \t]*(?:region|endregion|pragma|nullable)\b[^\n]*+",
+        rb"#[ \t]*(?:region|endregion|pragma|nullable)\b[^\n\r]*+",
     ),
     rb"""\)\s*+(?:where\b[^{};()"'/@$#]*+)?""",
 )

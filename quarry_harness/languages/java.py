@@ -31,10 +31,12 @@ def _local_type(node: Node, scope: Scope, source: bytes) -> Iterable[Step]:
 
 # `new T(..) {..}`: not where a plain type's name is followed by something else, or the parentheses are followed by no
 # brace and no comment. What is nested deeply, or long, stays; the limits bound the cost of hostile text.
-_NAME = rb"\s++[\w.$\x80-\xff]++\s*+"
+_NAME = rb"\s++[\w$\x80-\xff]++(?:\s*+\.\s*+[\w$\x80-\xff]++)*+\s*+"
 _PLAIN = rb"""[^()"'/{};]{0,80}"""
-_ARGUMENTS = rb"""\((?:%b+(?:"[^"\\\n]{0,80}+"|'[^'\n]{1,2}+'|\(%b+(?:\(%b+\)%b+)?\))?){0,5}+\)""" % ((_PLAIN,) * 4)
-_NEW = re.compile(rb"new(?=\s++[@</]|%b[(<@/])(?!%b(?:<%b>\s*+)?%b\s*+[^\s{/])" % (_NAME, _NAME, _PLAIN, _ARGUMENTS))
+_ARGUMENTS = rb"""\((?:%b+(?:"[^"\\\n]{0,80}+"|'(?:[^'\\\n]|\\[^\n])'|\(%b+(?:\(%b+\)%b+)?\))?){0,5}+\)""" % (
+    (_PLAIN,) * 4
+)
+_NEW = re.compile(rb"new(?=\s++[@</]|%b[(<@/.])(?!%b(?:<%b>\s*+)?%b\s*+[^\s{/])" % (_NAME, _NAME, _PLAIN, _ARGUMENTS))
 _SECOND_LOOKS = (
     SecondLook(_NEW, _local_type),
     *(
