@@ -20,7 +20,7 @@ from itertools import islice
 from pathlib import Path
 from typing import IO, cast
 
-from quarry_harness.errors import EnvironmentProblem, InvalidInputError
+from quarry_harness.errors import EnvironmentProblem, InvalidInputError, QuarryError
 from quarry_harness.types import TreeEntry
 
 # GIT_CONFIG_GLOBAL, which shuts out the user's own settings, came with 2.32.
@@ -32,6 +32,8 @@ NOT_FILES = {"120000": "symlink", "160000": "submodule"}
 MAX_TREE_ENTRIES = 1_000_000
 _MAX_ENTRY_BYTES = 1 << 16
 _PIECE_BYTES = 1 << 20
+# How long a git is waited for that has closed its output.
+_LAST_BREATH_S = 2.0
 _BATCH = 512  # object ids on their way to cat-file at a time; two batches are in flight
 
 _KEPT_VARIABLES = (
@@ -183,7 +185,7 @@ def list_tree(repo_path: Path, revision: str, max_entries: int = MAX_TREE_ENTRIE
             mode, _, oid = head.decode("ascii").split(" ")
             yield TreeEntry(mode, oid, path.decode("utf-8", "surrogateescape"))
         if process.wait() != 0:
-            raise _unreadable(repo_path, _start_of(stderr), revision)
+            raise _failed(process, repo_path, _start_of(stderr), revision)
 
 
 def _nul_records(stream: IO[bytes], place: str) -> Iterator[bytes]:
@@ -203,16 +205,17 @@ def read_blobs(repo_path: Path, oids: Iterable[str], max_bytes: int) -> Iterator
     are taken, about a thousand ids ahead, in the caller's thread. Raises InvalidInputError for a malformed id and a
     repository that cannot be read.
     """
-    for stream, oid, size in _cat_file(repo_path, "--batch", oids):
+    for process, oid, size in _cat_file(repo_path, "--batch", oids):
         if size < 0:
             yield oid, -1, None
             continue
+        stream = cast("IO[bytes]", process.stdout)
         data = stream.read(size + 1) if 0 <= size <= max_bytes else b""
         left = size + 1 - len(data)
         while left and (piece := stream.read(min(left, _PIECE_BYTES))):
             left -= len(piece)
         if left:
-            raise _unreadable(repo_path, b"", oid)
+            raise _failed(process, repo_path, b"", oid)
         yield oid, size, data[:-1] if size <= max_bytes else None
 
 
@@ -222,7 +225,7 @@ def write_blob(repo_path: Path, oid: str, into: IO[bytes]) -> None:
         while piece := stdout.read(_PIECE_BYTES):
             into.write(piece)
         if process.wait() != 0:
-            raise _unreadable(repo_path, _start_of(stderr), oid)
+            raise _failed(process, repo_path, _start_of(stderr), oid)
 
 
 def blob_sizes(repo_path: Path, oids: Iterable[str]) -> Iterator[tuple[str, int]]:
@@ -231,8 +234,8 @@ def blob_sizes(repo_path: Path, oids: Iterable[str]) -> Iterator[tuple[str, int]
         yield oid, size
 
 
-def _cat_file(repo_path: Path, mode: str, oids: Iterable[str]) -> Iterator[tuple[IO[bytes], str, int]]:
-    """Headers in the order of the ids; with --batch the consumer reads `size + 1` bytes of the stream after each."""
+def _cat_file(repo_path: Path, mode: str, oids: Iterable[str]) -> Iterator[tuple[subprocess.Popen[bytes], str, int]]:
+    """Headers in the order of the ids; with --batch the consumer reads `size + 1` bytes of git's output after each."""
     source = iter(oids)
     to_git: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
     waiting: deque[str] = deque()
@@ -252,13 +255,13 @@ def _cat_file(repo_path: Path, mode: str, oids: Iterable[str]) -> Iterator[tuple
                 oid = waiting.popleft()
                 header = stdout.readline(200).split()
                 if len(header) < 2 or header[0] != oid.encode():
-                    raise _unreadable(repo_path, _start_of(stderr), oid)
+                    raise _failed(process, repo_path, _start_of(stderr), oid)
                 size = int(header[2]) if len(header) == 3 else -1
                 if size >= 0 and header[1] != b"blob":
                     if mode == "--batch":
                         _skip(stdout, size + 1)
                     size = -1
-                yield stdout, oid, size
+                yield process, oid, size
         finally:
             to_git.put(None)
 
@@ -318,6 +321,15 @@ def _reader(
 def _start_of(stderr: IO[bytes]) -> bytes:
     stderr.seek(0)
     return stderr.read(4096)
+
+
+def _failed(process: subprocess.Popen[bytes], repo_path: Path, stderr: bytes, thing: str) -> QuarryError:
+    """Why a git that reads a repository gave less than it should."""
+    with suppress(subprocess.TimeoutExpired):
+        process.wait(_LAST_BREATH_S)
+    if process.returncode is not None and process.returncode < 0:
+        return EnvironmentProblem(f"{repo_path}: git was ended from outside (out of memory?).", "Run it again.")
+    return _unreadable(repo_path, stderr, thing)
 
 
 def _unreadable(repo_path: Path, stderr: bytes, thing: str = "") -> InvalidInputError:

@@ -208,11 +208,11 @@ def workers(jobs: int) -> Iterator[Callable[[Batch], Answer]]:
         yield submit
     finally:
         # After an interruption neither the batches that wait nor those at work are worth waiting for.
+        for answer in list(answers):
+            answer.cancel()
         pool.shutdown(wait=False, cancel_futures=True)
         for process in processes:
             process.end()
-        for answer in list(answers):
-            answer.cancel()
         pool.shutdown()
         for process in processes:
             process.close()

@@ -340,6 +340,24 @@ def test_what_nobody_reads_is_not_among_the_next_answers(
         submit(unread)  # and one that is neither read nor cancelled keeps nobody waiting at the end
 
 
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_an_interruption_while_a_batch_is_handed_out_leaves_no_worker_waiting(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, jobs: int
+) -> None:
+    monkeypatch.setattr(parsing, "_HAND_BACK_BYTES", 0)
+    hand_out = parsing.ThreadPoolExecutor.submit
+
+    def interrupted(*arguments: Any) -> None:
+        hand_out(*arguments)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(parsing.ThreadPoolExecutor, "submit", interrupted)
+    batch = batch_of(tmp_path / "r", [f"f{number}" for number in range(50)])
+    with pytest.raises(KeyboardInterrupt), parsing.workers(jobs) as submit:
+        submit(batch)
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith("ThreadPoolExecutor")]
+
+
 def test_texts_that_are_not_ascii_and_lines_that_end_in_cr_are_stored_as_they_are_read(tmp_path: Path) -> None:
     files = {
         "bom.py": b"\xef\xbb\xbfdef a():\r\n    return 1\r\n",

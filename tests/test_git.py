@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import random
+import signal
 import tracemalloc
 from hashlib import sha1
 from itertools import islice
@@ -179,6 +180,18 @@ def test_reading_that_stops_early_leaves_no_process(many: tuple[Path, dict[str, 
     next(reader)
     reader.close()  # type: ignore[attr-defined]
     assert children() == before
+
+
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs /proc")
+def test_a_git_that_is_killed_is_not_a_damaged_repository(many: tuple[Path, dict[str, bytes]]) -> None:
+    repo, contents = many
+    before = children()
+    reader = read_blobs(repo, (oid for _ in range(100) for oid in contents), 1000)
+    next(reader)
+    (process,) = set(children()) - set(before)
+    os.kill(int(process), signal.SIGKILL)
+    with pytest.raises(EnvironmentProblem, match="git was ended from outside"):
+        list(reader)
 
 
 def test_damaged_pack_is_an_error_and_not_a_short_answer(tmp_path: Path) -> None:
