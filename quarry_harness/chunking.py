@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import inspect
-import re
 import sys
 import time
 from bisect import bisect_left
@@ -23,7 +22,7 @@ from typing import NamedTuple, cast
 from tree_sitter import Language, Node, Parser, Tree
 from tree_sitter_language_pack import SupportedLanguage, get_language
 
-from quarry_harness import languages
+from quarry_harness import languages, readable
 from quarry_harness.languages import RULES_OF_DIALECT
 from quarry_harness.languages.bodies import without_bodies
 from quarry_harness.languages.rules import (
@@ -39,9 +38,8 @@ from quarry_harness.languages.rules import (
     errors,
     name_of,
 )
+from quarry_harness.readable import MAX_BLOB_BYTES, unbearable, unreadable
 from quarry_harness.types import Chunk, ParsedBlob
-
-MAX_BLOB_BYTES = 4 * 1024 * 1024
 
 # A parse is given up after this many progress reports of the parser. It counts work, not time, so that every machine
 # gives up on the same files; a report is about 100 parser actions and at most 10 KB of tree. Real code makes 5,000 to
@@ -50,11 +48,8 @@ PARSE_STEPS = 200_000
 # And after this many seconds, whatever it did: the one limit that depends on the machine.
 PARSE_LIMIT_S = 30.0
 
-# The parser's reports cost 2% to 4% of a parse, more in Scala; a blob as small as this cannot take long without them.
+# The reports cost 2% to 4% of a parse, more in Scala; a blob as small as this takes seconds at worst without them.
 SMALL_BLOB_BYTES = 8 * 1024
-
-# How many signs that a grammar finds ambiguous one statement may have, comments and strings apart.
-MAX_AMBIGUOUS_SIGNS = 1_000
 
 _LARGE_BODY_NODES = 5_000
 
@@ -63,21 +58,16 @@ _EDITED_BLOCK = 256
 # `Chunk(..)` takes twice as long.
 _new = tuple.__new__
 
-_UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
-_LFS = b"version https://git-lfs.github.com/spec/"
-_LOOKED_AT = 8192
-_CONTROL = bytes(range(9)) + bytes(range(14, 27)) + bytes(range(28, 32)) + b"\x7f"
-
 
 def chunk_blob(data: bytes, dialect: str) -> ParsedBlob:
     """Returns the function chunks of a blob, in source order; raises nothing, whatever the bytes.
 
     `dialect` is a key of `languages.LANGUAGE_OF_DIALECT`. The status is "parsed", or why there are no chunks:
-    "too_large" (over `MAX_BLOB_BYTES`), "lfs_pointer", "utf16", "binary", "too_ambiguous" (see `_unbearable`),
+    "too_large" (over `MAX_BLOB_BYTES`), "lfs_pointer", "utf16", "binary", "too_ambiguous" (see `readable.unbearable`),
     "parse_timeout" (over `PARSE_STEPS` or `PARSE_LIMIT_S`).
     """
     rules = RULES_OF_DIALECT[dialect]
-    if reason := _unreadable(data) or _unbearable(data, rules.ambiguous):
+    if reason := unreadable(data) or unbearable(data, rules.ambiguous):
         return ParsedBlob(reason, lines=_lines(data))
     deadline = time.monotonic() + PARSE_LIMIT_S
     try:
@@ -183,7 +173,7 @@ def fingerprint(dialect: str) -> str:
     parts = [dialect, rules.grammars[dialect], str(grammar(dialect).abi_version)]
     grammar_from = rules.package or "tree-sitter-language-pack"
     parts += [f"{package} {version(package)}" for package in ("tree-sitter", grammar_from)]
-    parts += [inspect.getsource(sys.modules[name]) for name in (*_described_in(rules), __name__)]
+    parts += [inspect.getsource(sys.modules[name]) for name in (*_described_in(rules), readable.__name__, __name__)]
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
 
 
@@ -197,50 +187,6 @@ def _described_in(rules: Rules) -> list[str]:
             names = {module.__name__, languages.rules.__name__, *used}
             return sorted(name for name in names if name.startswith(f"{languages.__name__}."))
     raise KeyError(rules.language)
-
-
-def _unreadable(data: bytes) -> str:
-    """Why a blob is not parsed, "" when it is."""
-    if len(data) > MAX_BLOB_BYTES:
-        return "too_large"
-    if data.startswith(_LFS) and len(data) < 1024:
-        return "lfs_pointer"
-    head = data[:_LOOKED_AT]
-    if data.startswith(_UTF16_MARKS):
-        return "utf16"
-    # A few control characters stand in real sources (a NUL in a test's string); a compiled file has many.
-    if b"\0" in head or b"\x01" in head:
-        if _looks_like_utf16(head):
-            return "utf16"
-        if len(head) - len(head.translate(None, _CONTROL)) > len(head) // 100 + 8:
-            return "binary"
-    return ""
-
-
-def _looks_like_utf16(head: bytes) -> bool:
-    """Text without a mark in two-byte units: nearly all zeros are on one side of the pairs."""
-    zeros = head.count(0)
-    return zeros > len(head) // 4 and max(head[::2].count(0), head[1::2].count(0)) > zeros * 9 // 10
-
-
-_COMMENT_OR_STRING = re.compile(rb'/\*.*?(?:\*/|\Z)|//[^\n]*|"(?:[^"\\\n]|\\.)*+"', re.S)
-
-
-def _unbearable(data: bytes, signs: bytes) -> str:
-    """Why a blob is not given to a parser that would take gigabytes or hours over it; "" for all real code.
-
-    At the end of a file with errors the parser tries all ways through what it could not decide, in one step that
-    nothing can interrupt: 32,000 `a<` in Java take more than 12 GB, 4,000 `a=>` take 20 seconds.
-    """
-    if sum(data.count(sign) for sign in signs) <= MAX_AMBIGUOUS_SIGNS or not _has_many_in_a_statement(data, signs):
-        return ""
-    return "too_ambiguous" if _has_many_in_a_statement(_COMMENT_OR_STRING.sub(b"", data), signs) else ""
-
-
-def _has_many_in_a_statement(data: bytes, signs: bytes) -> bool:
-    others = bytes(byte for byte in range(256) if byte not in signs + b";{}")
-    run = b"[%s]{%d}" % (re.escape(signs), MAX_AMBIGUOUS_SIGNS + 1)
-    return re.search(run, data.translate(None, others)) is not None
 
 
 @cache

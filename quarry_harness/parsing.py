@@ -23,9 +23,10 @@ from queue import SimpleQueue
 from typing import IO, Any, NamedTuple, TypeAlias, cast
 from weakref import WeakSet
 
-from quarry_harness.chunking import MAX_BLOB_BYTES, chunk_blob, source_texts
+from quarry_harness.chunking import chunk_blob, source_texts
 from quarry_harness.errors import EnvironmentProblem, InvalidInputError, QuarryError
 from quarry_harness.git import limit_reached, read_blobs
+from quarry_harness.readable import MAX_BLOB_BYTES
 from quarry_harness.types import Chunk
 
 DAMAGED = "Delete that folder, then run quarry fetch and quarry chunk again."

@@ -7,9 +7,10 @@ from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from quarry_harness import chunking
-from quarry_harness.chunking import MAX_BLOB_BYTES, chunk_blob
+from quarry_harness.chunking import chunk_blob
 from quarry_harness.languages import RULES_OF_DIALECT
 from quarry_harness.languages.bodies import without_bodies
+from quarry_harness.readable import MAX_BLOB_BYTES
 
 # What may stand in a body, with signs in it that look like others.
 _ANYWHERE = [

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from quarry_harness import chunking
-from quarry_harness.chunking import MAX_BLOB_BYTES, chunk_blob, fingerprint, source_text
+from quarry_harness.chunking import chunk_blob, fingerprint, source_text
 from quarry_harness.languages import (
     LANGUAGE_OF_DIALECT,
     PROFILES,
@@ -15,6 +15,7 @@ from quarry_harness.languages import (
     language_of_path,
     reads_headers_as_cpp,
 )
+from quarry_harness.readable import MAX_BLOB_BYTES
 from quarry_harness.types import LANGUAGES
 
 DIALECTS = sorted(LANGUAGE_OF_DIALECT)

@@ -8,8 +8,9 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from quarry_harness.chunking import MAX_BLOB_BYTES, chunk_blob
+from quarry_harness.chunking import chunk_blob
 from quarry_harness.languages import PROFILES, dialect_of_path, reads_headers_as_cpp
+from quarry_harness.readable import MAX_BLOB_BYTES
 from quarry_harness.stages.workspace import shown_path
 
 _VERSION_CONTROL = frozenset({".git", ".hg", ".svn"})
