@@ -32,13 +32,16 @@ from quarry_harness.languages.rules import (
     Rules,
     Scope,
     SecondLook,
+    Span,
     Step,
     children,
     dotted,
     errors,
     name_of,
+    place_after,
+    text,
 )
-from quarry_harness.readable import MAX_BLOB_BYTES, unbearable, unreadable
+from quarry_harness.readable import unbearable, unreadable
 from quarry_harness.types import Chunk, ParsedBlob
 
 # A parse is given up after this many progress reports of the parser. It counts work, not time, so that every machine
@@ -54,9 +57,6 @@ SMALL_BLOB_BYTES = 8 * 1024
 _LARGE_BODY_NODES = 5_000
 
 _EDITED_BLOCK = 256
-
-# `Chunk(..)` takes twice as long.
-_new = tuple.__new__
 
 
 def chunk_blob(data: bytes, dialect: str) -> ParsedBlob:
@@ -97,7 +97,7 @@ def _cut_without_bodies(data: bytes, dialect: str, deadline: float) -> _Cut | No
     if rules.bodies is None:
         return None
     places = _places(data, rules, has_errors=False)
-    source, spans = without_bodies(data, rules.bodies, [byte for byte, _ in places])
+    source, spans = without_bodies(data, rules.bodies, places.bytes)
     if not spans:
         return None
     root = _parse(source, dialect, deadline).root_node
@@ -108,7 +108,7 @@ def _cut_without_bodies(data: bytes, dialect: str, deadline: float) -> _Cut | No
     return _Cut(root, 0, chunks) if _was_not_walked(spans, walk) else None
 
 
-def _was_not_walked(spans: Sequence[tuple[int, int]], walk: _Walk) -> bool:
+def _was_not_walked(spans: Sequence[Span], walk: _Walk) -> bool:
     """Whether nothing was taken out of what the walk went through: the body of a class that looks like a function's."""
     number = reach = 0
     for start, end in spans:
@@ -125,14 +125,20 @@ def _was_not_walked(spans: Sequence[tuple[int, int]], walk: _Walk) -> bool:
     return True
 
 
-def _places(source: bytes, rules: Rules, *, has_errors: bool) -> list[tuple[int, SecondLook]]:
-    """Where second looks may find something, by the last byte of their matches, in order."""
+class _Places(NamedTuple):
+    """Where second looks may find something: the last bytes of their matches, in order, and whose they are."""
+
+    bytes: list[int]
+    looks: list[SecondLook]
+
+
+def _places(source: bytes, rules: Rules, *, has_errors: bool) -> _Places:
     places: list[tuple[int, SecondLook]] = []
     for look in rules.second_looks:
         if look.word in source and (not look.in_errors or has_errors):
             places += [(match.end() - 1, look) for match in look.pattern.finditer(source)]
     places.sort(key=itemgetter(0))
-    return places
+    return _Places([place for place, _ in places], [look for _, look in places])
 
 
 def _lines(data: bytes, root: Node | None = None) -> int:
@@ -268,9 +274,7 @@ def _enter(node: Node, scope: Scope, _source: bytes) -> Iterable[Step]:
 
 
 def _name(node: Node, source: bytes) -> str:
-    # As `text` does, without its call: this is asked of most functions.
-    named = node.child_by_field_name("name")
-    return source[named.start_byte : named.end_byte].decode("utf-8", "replace") if named is not None else ""
+    return text(node.child_by_field_name("name"), source)
 
 
 def _search(node: Node, scope: Scope, _source: bytes) -> Iterable[Step]:
@@ -310,16 +314,15 @@ def _actions(dialect: str) -> dict[int, str | Hook]:
 class _Walk:
     """One walk over one tree: what is found, and what is still to be walked through."""
 
-    def __init__(self, root: Node, source: bytes, dialect: str, places: Sequence[tuple[int, SecondLook]]) -> None:
+    def __init__(self, root: Node, source: bytes, dialect: str, places: _Places) -> None:
         self.root = root
         self.rules = RULES_OF_DIALECT[dialect]
         self.actions = _actions(dialect)
         self.source = source
         self.found: list[Chunk] = []
         self.pending: list[Enter | Look] = [Enter(root, Scope())]
-        self.entered: set[tuple[int, int]] = set()  # the bytes of the nodes that were walked through
-        self.places = [place for place, _ in places]
-        self.looks = [look for _, look in places]
+        self.entered: set[Span] = set()  # the bytes of the nodes that were walked through
+        self.places, self.looks = places
 
     def run(self) -> list[Chunk]:
         """The chunks, in source order."""
@@ -336,7 +339,7 @@ class _Walk:
         scope, source, actions = outer, self.source, self.actions
         naming = self.rules.name or _name
         self.entered.add(parent.byte_range)
-        following = self._place_after(parent.start_byte)
+        following = place_after(self.places, parent.start_byte)
         for node in children(parent):
             action = actions.get(node.kind_id)
             if action is None:
@@ -347,10 +350,7 @@ class _Walk:
                 # Most functions hold no place: told by one comparison, and the others are not asked for their body.
                 if following < (end := node.end_byte) and taken:
                     self._look_at(node.child_by_field_name("body"), scope)
-                    following = self._place_after(end)
-            elif action is _search:
-                if following < node.end_byte:
-                    self._look_at(node, scope)
+                    following = place_after(self.places, end)
             elif action is _enter_clause and node.child_by_field_name("body") is None:
                 clause = self._clause_name(node)
                 scope = (scope if self.rules.clauses_stack else outer).inside_namespace(clause)
@@ -375,32 +375,24 @@ class _Walk:
         last = last or node
         container, chain = scope
         self.found.append(
-            _new(
-                Chunk,
-                (
-                    self.rules.language,
-                    kind,
-                    name,
-                    container,
-                    f"{chain}.{name}" if chain else name,
-                    node.start_point.row + 1,
-                    last.end_point.row + 1,
-                    node.start_byte,
-                    last.end_byte,
-                ),
+            Chunk(
+                self.rules.language,
+                kind,
+                name,
+                container,
+                f"{chain}.{name}" if chain else name,
+                node.start_point.row + 1,
+                last.end_point.row + 1,
+                node.start_byte,
+                last.end_byte,
             )
         )
         return True
 
     def _look_at(self, node: Node | None, scope: Scope) -> None:
         """Remembers a node for a second look, where there is a place in it."""
-        if node is not None and self.places and self._place_after(node.start_byte) < node.end_byte:
+        if node is not None and place_after(self.places, node.start_byte) < node.end_byte:
             self.pending.append(Look(node, scope))
-
-    def _place_after(self, byte: int) -> int:
-        """The first place for a second look from a byte on; past all bytes where there is none."""
-        at = bisect_left(self.places, byte)
-        return self.places[at] if at < len(self.places) else MAX_BLOB_BYTES
 
     def _look_inside(self, node: Node, scope: Scope) -> None:
         places = self.places

@@ -203,7 +203,7 @@ def read_blobs(repo_path: Path, oids: Iterable[str], max_bytes: int) -> Iterator
     The content is None for a blob over `max_bytes`, which is never held in memory, and for one that is not there,
     whose size is -1; an id that names something other than a blob counts as not there. `oids` is read as the answers
     are taken, about a thousand ids ahead, in the caller's thread. Raises InvalidInputError for a malformed id and a
-    repository that cannot be read.
+    repository that cannot be read, EnvironmentProblem where git cannot be started or is ended from outside.
     """
     for process, oid, size in _cat_file(repo_path, "--batch", oids):
         if size < 0:

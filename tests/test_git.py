@@ -7,6 +7,7 @@ import os
 import random
 import signal
 import tracemalloc
+from collections.abc import Iterator
 from hashlib import sha1
 from itertools import islice
 from pathlib import Path
@@ -142,6 +143,13 @@ def many(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, byte
     return repo, contents
 
 
+def begun_reading(repo: Path, contents: dict[str, bytes]) -> Iterator[tuple[str, int, bytes | None]]:
+    """More blobs than git has on its way at a time, the first one read."""
+    reader = read_blobs(repo, (oid for _ in range(100) for oid in contents), 1000)
+    next(reader)
+    return reader
+
+
 @settings(max_examples=25, deadline=None)
 @given(picks=st.lists(st.integers(0, 4000), max_size=2000), limit=st.integers(0, 500))
 def test_reading_agrees_with_what_was_written(
@@ -174,20 +182,16 @@ def test_large_blob_is_never_held(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="looks for child processes in /proc")
 def test_reading_that_stops_early_leaves_no_process(many: tuple[Path, dict[str, bytes]]) -> None:
-    repo, contents = many
     before = children()
-    reader = read_blobs(repo, (oid for _ in range(100) for oid in contents), 1000)
-    next(reader)
+    reader = begun_reading(*many)
     reader.close()  # type: ignore[attr-defined]
     assert children() == before
 
 
-@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs /proc")
+@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="looks for child processes in /proc")
 def test_a_git_that_is_killed_is_not_a_damaged_repository(many: tuple[Path, dict[str, bytes]]) -> None:
-    repo, contents = many
     before = children()
-    reader = read_blobs(repo, (oid for _ in range(100) for oid in contents), 1000)
-    next(reader)
+    reader = begun_reading(*many)
     (process,) = set(children()) - set(before)
     os.kill(int(process), signal.SIGKILL)
     with pytest.raises(EnvironmentProblem, match="git was ended from outside"):

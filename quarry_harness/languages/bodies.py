@@ -7,14 +7,14 @@ work. What is taken out becomes spaces, so every offset and line break stays.
 from __future__ import annotations
 
 import re
-from bisect import bisect_left
 from collections.abc import Sequence
+
+from quarry_harness.languages.rules import Span, place_after, without
 
 # A body with braces nested deeper than this is left as it is, and those inside it are taken out.
 _DEPTH = 8
 # What is shorter costs as much to take out as to parse.
 _FEW_BYTES = 12
-_BLANK = bytes(byte if byte == ord("\n") else ord(" ") for byte in range(256))
 
 COMMENT = rb"/\*[^*]*+(?:\*(?!/)[^*]*+)*+\*/"
 LINE_COMMENT = rb"//[^\n]*+"
@@ -41,28 +41,18 @@ def bodies(opaque: Sequence[bytes], head: bytes) -> re.Pattern[bytes]:
     return re.compile(b"|".join([*opaque, rb"%b(%b)" % (head, body), *stray]), re.S)
 
 
-def without_bodies(source: bytes, how: re.Pattern[bytes], kept: Sequence[int]) -> tuple[bytes, list[tuple[int, int]]]:
+def without_bodies(source: bytes, how: re.Pattern[bytes], kept: Sequence[int]) -> tuple[bytes, list[Span]]:
     """Returns the source with bodies blanked, and which bytes were; nothing where it holds what cannot be read.
 
     A body with one of the bytes `kept` in it, which are in ascending order, stays.
     """
-    pieces: list[bytes] = []
-    spans: list[tuple[int, int]] = []
-    behind = 0
+    spans: list[Span] = []
     for match in how.finditer(source):
         if match.lastindex is None:
             continue
         if match.lastindex > 1:
             return source, []
         start, end = match.start(1) + 1, match.end(1) - 1
-        if end - start < _FEW_BYTES or _has_one(kept, start, end):
-            continue
-        pieces += (source[behind:start], source[start:end].translate(_BLANK))
-        spans.append((start, end))
-        behind = end
-    return b"".join((*pieces, source[behind:])), spans
-
-
-def _has_one(places: Sequence[int], start: int, end: int) -> bool:
-    at = bisect_left(places, start)
-    return at < len(places) and places[at] < end
+        if end - start >= _FEW_BYTES and place_after(kept, start) >= end:
+            spans.append((start, end))
+    return without(source, spans), spans

@@ -10,9 +10,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import cache, partial
 from itertools import islice
-from typing import TypeAlias
 
 from tree_sitter import Node
+
+from quarry_harness.languages.rules import Span, without
 
 # Searched for in every file: each begins with a rare sign, or with a line break (a file's first line is left as it is).
 _COMMENT_IN_A_MACRO = re.compile(rb"/\*[^*\n]{0,200}+(?:\*(?!/)[^*\n]{0,200}+){0,9}+\*/(?=[ \t]*\\\r?\n)")
@@ -60,8 +61,6 @@ _LOCKS = {
 }
 _BEFORE_A_LOCK = re.compile(rb"(?<!\w)(?:ABSL_)?(?:PT_|EXCLUSIVE_|SHARED_|UN|ASSERT_EXCLUSIV|ASSERT_SHARE)?\Z")
 
-Span: TypeAlias = tuple[int, int]
-
 
 def plain_c(source: bytes) -> bytes:
     """The source without what the grammar cannot read, every offset and line break kept.
@@ -69,7 +68,7 @@ def plain_c(source: bytes) -> bytes:
     A comment inside a macro ends it there; `OF` in `int f OF((int a));`, `CALL` in `int CALL f(int a)` and `API` in
     `API type f(int a)` are taken for types or names.
     """
-    return _without(source, _macros(source, frozenset))
+    return without(source, _macros(source, frozenset))
 
 
 def plain_cpp(source: bytes) -> bytes:
@@ -81,7 +80,7 @@ def plain_cpp(source: bytes) -> bytes:
     spans += [match.span(1) for match in _BEFORE_A_BODY.finditer(source)]
     if b"LOCK" in source or b"GUARDED_BY" in source:
         spans += [span for word, pattern in _LOCKS.items() if word in source for span in _locks(pattern, source)]
-    return _without(source, spans)
+    return without(source, spans)
 
 
 def _macros(source: bytes, find_classes: Callable[[], frozenset[bytes]]) -> list[Span]:
@@ -160,8 +159,8 @@ def _masked(behind: re.Pattern[bytes], source: bytes, _root: Node) -> Iterator[b
     spans, alone = [*_split_conditionals(source), *_macros_behind(behind, source)], [*_lone_macros(source)]
     spans += [match.span(1) for match in _TOP_CALL.finditer(source)]
     if spans or alone:
-        left = _without(source, spans)
-        masked = bytearray(_without(left, [span for span, _ in alone]))
+        left = without(source, spans)
+        masked = bytearray(without(left, [span for span, _ in alone]))
         for (start, end), head in alone:
             if left[start:end] == source[start:end]:
                 masked[start : start + len(head)] = head
@@ -262,17 +261,6 @@ def _lone_macros(source: bytes) -> Iterator[tuple[Span, bytes]]:
         else:
             continue
         yield (start, end), words[start]
-
-
-def _without(source: bytes, spans: list[Span]) -> bytes:
-    pieces: list[bytes] = []
-    kept_to = 0
-    for start, end in sorted(spans):
-        if start < end and end > kept_to:
-            first = max(start, kept_to)
-            pieces += [source[kept_to:first], re.sub(rb"[^\r\n]", b" ", source[first:end])]
-            kept_to = end
-    return b"".join([*pieces, source[kept_to:]]) if pieces else source
 
 
 mask_c = partial(_masked, _BEHIND_IN_C)

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from tree_sitter import Node
 
 from quarry_harness.languages.bodies import COMMENT, bodies
-from quarry_harness.languages.rules import Enter, Function, Rules, Scope, Step, children, errors, name_of, text
+from quarry_harness.languages.rules import Enter, Function, Rules, Scope, Step, blank, children, errors, name_of, text
 
 _PARTS_OF_A_TYPE = frozenset({"parameter_list", "type_parameter_constraints_clause", "declaration_list"})
 
@@ -107,18 +107,13 @@ def mask_directives(source: bytes, only: frozenset[int] | None = None) -> bytes:
             pieces.append(source[kept_to : match.start()])
             kept_to = match.start()
         if hidden == 0:
-            pieces.append(_blank(source[kept_to : match.end()]))
+            pieces.append(blank(source[kept_to : match.end()]))
             kept_to = match.end()
     # What stands after an #else that nothing ends is kept: a file cut short is no reason to hide its rest.
     return b"".join([*pieces, source[kept_to:]])
 
 
 _OF_A_GROUP = frozenset({b"if", b"elif", b"else", b"endif"})
-_NOT_LINE_BREAKS = re.compile(rb"[^\r\n]")
-
-
-def _blank(part: bytes) -> bytes:
-    return _NOT_LINE_BREAKS.sub(b" ", part)
 
 
 _TYPES = ("class", "struct", "interface", "record", "record_struct")

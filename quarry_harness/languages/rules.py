@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+import sys
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, TypeAlias
 
@@ -51,6 +53,7 @@ class Look(NamedTuple):
 
 
 Step: TypeAlias = Function | Enter | Look
+Span: TypeAlias = tuple[int, int]  # the first byte, and the one behind the last
 Hook: TypeAlias = Callable[[Node, Scope, bytes], Iterable[Step]]
 
 
@@ -119,6 +122,32 @@ def dotted(node: Node | None, source: bytes) -> str:
 def name_of(node: Node, source: bytes) -> str:
     """The text of the field `name`, with dots."""
     return dotted(node.child_by_field_name("name"), source)
+
+
+_BLANK = bytes(byte if byte in b"\r\n" else ord(" ") for byte in range(256))
+
+
+def blank(part: bytes) -> bytes:
+    """Spaces in place of a part of a source, its line breaks kept."""
+    return part.translate(_BLANK)
+
+
+def without(source: bytes, spans: Iterable[Span]) -> bytes:
+    """The source with these parts blanked, every offset and line break kept; they may overlap."""
+    pieces: list[bytes] = []
+    kept_to = 0
+    for start, end in sorted(spans):
+        if start < end and end > kept_to:
+            first = max(start, kept_to)
+            pieces += (source[kept_to:first], blank(source[first:end]))
+            kept_to = end
+    return b"".join((*pieces, source[kept_to:])) if pieces else source
+
+
+def place_after(places: Sequence[int], byte: int) -> int:
+    """The first of the places, which are in ascending order, from a byte on; past all bytes where there is none."""
+    at = bisect_left(places, byte)
+    return places[at] if at < len(places) else sys.maxsize
 
 
 def children(node: Node) -> Iterable[Node]:
