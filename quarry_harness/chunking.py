@@ -10,21 +10,18 @@ from __future__ import annotations
 import hashlib
 import inspect
 import sys
-import time
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from functools import cache
-from importlib import import_module
 from importlib.metadata import version
 from operator import attrgetter, itemgetter
-from typing import NamedTuple, cast
+from typing import NamedTuple
 
-from tree_sitter import Language, Node, Parser, Tree
-from tree_sitter_language_pack import SupportedLanguage, get_language
+from tree_sitter import Node
 
-from quarry_harness import languages, readable
+from quarry_harness import languages, readable, trees
 from quarry_harness.languages import RULES_OF_DIALECT
-from quarry_harness.languages.bodies import without_bodies
+from quarry_harness.languages.bodies import find_bodies, is_value, without_bodies
 from quarry_harness.languages.rules import (
     Enter,
     Hook,
@@ -42,21 +39,13 @@ from quarry_harness.languages.rules import (
     text,
 )
 from quarry_harness.readable import unbearable, unreadable
+from quarry_harness.trees import best_tree, grammar, new_deadline, plain
 from quarry_harness.types import Chunk, ParsedBlob
 
-# A parse is given up after this many progress reports of the parser. It counts work, not time, so that every machine
-# gives up on the same files; a report is about 100 parser actions and at most 10 KB of tree. Real code makes 5,000 to
-# 22,000 reports a megabyte, a single array of 1.5 million numbers 150,000.
-PARSE_STEPS = 200_000
-# And after this many seconds, whatever it did: the one limit that depends on the machine.
-PARSE_LIMIT_S = 30.0
-
-# The reports cost 2% to 4% of a parse, more in Scala; a blob as small as this takes seconds at worst without them.
-SMALL_BLOB_BYTES = 8 * 1024
+# A source whose bodies were taken out is parsed so often before the whole is.
+_TRIES = 2
 
 _LARGE_BODY_NODES = 5_000
-
-_EDITED_BLOCK = 256
 
 
 def chunk_blob(data: bytes, dialect: str) -> ParsedBlob:
@@ -69,9 +58,8 @@ def chunk_blob(data: bytes, dialect: str) -> ParsedBlob:
     rules = RULES_OF_DIALECT[dialect]
     if reason := unreadable(data) or unbearable(data, rules.ambiguous):
         return ParsedBlob(reason, lines=_lines(data))
-    deadline = time.monotonic() + PARSE_LIMIT_S
     try:
-        cut = _cut_without_bodies(data, dialect, deadline) or _cut(data, dialect, deadline)
+        cut = _cut(data, dialect)
     except TimeoutError:
         return ParsedBlob("parse_timeout", lines=_lines(data))
     return ParsedBlob("parsed", tuple(cut.chunks), cut.errors, _lines(data, cut.root))
@@ -85,44 +73,72 @@ class _Cut(NamedTuple):
     chunks: list[Chunk]
 
 
-def _cut(data: bytes, dialect: str, deadline: float) -> _Cut:
-    tree, wrong = _best_tree(data, dialect, deadline)
-    places = _places(data, RULES_OF_DIALECT[dialect], has_errors=wrong > 0)
-    return _Cut(tree.root_node, wrong, _Walk(tree.root_node, data, dialect, places).run())
+def _cut(data: bytes, dialect: str) -> _Cut:
+    deadline = new_deadline()
+    places = _places(data, RULES_OF_DIALECT[dialect], has_errors=False)
+    given = plain(data, dialect)
+    return _cut_without_bodies(data, given, dialect, deadline, places) or _cut_whole(
+        data, given, dialect, deadline, places
+    )
 
 
-def _cut_without_bodies(data: bytes, dialect: str, deadline: float) -> _Cut | None:
+def _cut_without_bodies(data: bytes, given: bytes, dialect: str, deadline: float, places: _Places) -> _Cut | None:
     """The chunks as the tree without the insides of functions has them; None where only the whole can tell."""
     rules = RULES_OF_DIALECT[dialect]
     if rules.bodies is None:
         return None
-    places = _places(data, rules, has_errors=False)
-    source, spans = without_bodies(data, rules.bodies, places.bytes)
-    if not spans:
-        return None
-    root = _parse(source, dialect, deadline).root_node
-    if root.has_error:
-        return None
-    walk = _Walk(root, data, dialect, places)
-    chunks = walk.run()
-    return _Cut(root, 0, chunks) if _was_not_walked(spans, walk) else None
+    spans = find_bodies(given, rules.bodies, places.bytes)
+    for _ in range(_TRIES):
+        if not spans:
+            return None
+        source = without_bodies(given, spans, rules.bodies)
+        tree, wrong = best_tree(source, dialect, deadline)
+        if wrong and (not rules.bodies.despite_errors or _errors_hold(tree.root_node, spans)):
+            return None
+        walk = _Walk(tree.root_node, data, dialect, _places_with_errors(source, rules, places) if wrong else places)
+        chunks = walk.run()
+        needed = _needed(spans, walk, given, despite_errors=wrong > 0)
+        if not needed:
+            return _Cut(tree.root_node, wrong, chunks)
+        spans = [span for span in spans if span not in needed]
+    return None
 
 
-def _was_not_walked(spans: Sequence[Span], walk: _Walk) -> bool:
-    """Whether nothing was taken out of what the walk went through: the body of a class that looks like a function's."""
+def _cut_whole(data: bytes, given: bytes, dialect: str, deadline: float, places: _Places) -> _Cut:
+    tree, wrong = best_tree(given, dialect, deadline)
+    if wrong:
+        places = _places_with_errors(data, RULES_OF_DIALECT[dialect], places)
+    return _Cut(tree.root_node, wrong, _Walk(tree.root_node, data, dialect, places).run())
+
+
+def _errors_hold(root: Node, spans: Sequence[Span]) -> bool:
+    """Whether one of these parts, in ascending order, is in an ERROR node: what is around it was not understood."""
+    starts = [start for start, _ in spans]
+    return any(bisect_left(starts, node.start_byte) < bisect_left(starts, node.end_byte) for node in errors(root))
+
+
+def _needed(spans: Sequence[Span], walk: _Walk, source: bytes, *, despite_errors: bool) -> set[Span]:
+    """Which of these parts, in ascending order, should not have been taken out.
+
+    The walk went through them: the body of a class that looks like a function's. Or, where the tree has errors, they
+    are neither a function's whole body nor a value: the function may have been lost for them, or its end.
+    """
+    needed: set[Span] = set()
+    ends = {chunk.end_byte for chunk in walk.found}
     number = reach = 0
     for start, end in spans:
-        if (start - 1, end + 1) in walk.entered:
-            return False
         while number < len(walk.found) and walk.found[number].start_byte < start:
             reach = max(reach, walk.found[number].end_byte)
             number += 1
-        if end < reach:
-            continue  # in a function
-        node = walk.root.named_descendant_for_byte_range(start - 1, end + 1)
-        if node is None or node.byte_range in walk.entered:
-            return False
-    return True
+        if (start - 1, end + 1) in walk.entered or (
+            despite_errors and end + 1 not in ends and (end < reach or not is_value(source, start))
+        ):
+            needed.add((start, end))
+        elif end >= reach:  # in no function
+            node = walk.root.named_descendant_for_byte_range(start - 1, end + 1)
+            if node is None or node.byte_range in walk.entered:
+                needed.add((start, end))
+    return needed
 
 
 class _Places(NamedTuple):
@@ -132,11 +148,20 @@ class _Places(NamedTuple):
     looks: list[SecondLook]
 
 
+_NO_PLACES = _Places([], [])
+
+
+def _places_with_errors(source: bytes, rules: Rules, places: _Places) -> _Places:
+    return _places(source, rules, has_errors=True) if any(look.in_errors for look in rules.second_looks) else places
+
+
 def _places(source: bytes, rules: Rules, *, has_errors: bool) -> _Places:
     places: list[tuple[int, SecondLook]] = []
     for look in rules.second_looks:
         if look.word in source and (not look.in_errors or has_errors):
             places += [(match.end() - 1, look) for match in look.pattern.finditer(source)]
+    if not places:
+        return _NO_PLACES
     places.sort(key=itemgetter(0))
     return _Places([place for place, _ in places], [look for _, look in places])
 
@@ -168,6 +193,9 @@ def source_texts(data: bytes, chunks: Sequence[Chunk]) -> list[bytes]:
     return [text.replace(b"\r\n", b"\n").replace(b"\r", b"\n") for text in texts]
 
 
+_HERE = (readable.__name__, trees.__name__, __name__)
+
+
 @cache
 def fingerprint(dialect: str) -> str:
     """Returns a hash of all that decides this dialect's chunks: grammar, parser, the description and the rules here.
@@ -179,7 +207,7 @@ def fingerprint(dialect: str) -> str:
     parts = [dialect, rules.grammars[dialect], str(grammar(dialect).abi_version)]
     grammar_from = rules.package or "tree-sitter-language-pack"
     parts += [f"{package} {version(package)}" for package in ("tree-sitter", grammar_from)]
-    parts += [inspect.getsource(sys.modules[name]) for name in (*_described_in(rules), readable.__name__, __name__)]
+    parts += [inspect.getsource(sys.modules[name]) for name in (*_described_in(rules), *_HERE)]
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
 
 
@@ -193,80 +221,6 @@ def _described_in(rules: Rules) -> list[str]:
             names = {module.__name__, languages.rules.__name__, *used}
             return sorted(name for name in names if name.startswith(f"{languages.__name__}."))
     raise KeyError(rules.language)
-
-
-@cache
-def grammar(dialect: str) -> Language:
-    """Returns the grammar that this dialect is parsed with: the pack's, or that of the description's own package."""
-    rules = RULES_OF_DIALECT[dialect]
-    if rules.package:
-        return Language(import_module(rules.package.replace("-", "_")).language())
-    return get_language(cast(SupportedLanguage, rules.grammars[dialect]))
-
-
-def _parse(data: bytes, dialect: str, deadline: float, old: Tree | None = None) -> Tree:
-    """A tree, or TimeoutError; `deadline` is a time of `time.monotonic`, `old` an edited tree to take parts of."""
-    parser = Parser(grammar(dialect))
-    if len(data) <= SMALL_BLOB_BYTES:
-        return parser.parse(data) if old is None else parser.parse(data, old)
-    steps = 0
-
-    def give_up(_offset: int, _has_error: bool) -> bool:
-        nonlocal steps
-        steps += 1
-        return steps > PARSE_STEPS or (steps % 8 == 0 and time.monotonic() > deadline)
-
-    view = memoryview(data)
-    try:
-        if old is not None:
-            return parser.parse(lambda offset, _: view[offset:] if offset else data, old, progress_callback=give_up)
-        return parser.parse(lambda offset, _point: view[offset:] if offset else data, progress_callback=give_up)
-    except ValueError as error:  # all the binding says of a parse that was stopped
-        raise TimeoutError from error
-
-
-def parsed_tree(data: bytes, dialect: str) -> Tree:
-    """Returns the tree that a blob's chunks are taken from: of what may be parsed in its place, the one with the fewest
-    ERROR and MISSING nodes. All offsets are the blob's.
-
-    Raises TimeoutError where the first parse takes too long; a further one that does is left out.
-    """
-    return _best_tree(data, dialect, time.monotonic() + PARSE_LIMIT_S)[0]
-
-
-def _best_tree(data: bytes, dialect: str, deadline: float) -> tuple[Tree, int]:
-    """What `parsed_tree` returns, and how many ERROR and MISSING nodes it has."""
-    rules = RULES_OF_DIALECT[dialect]
-    given = rules.plain(data) if rules.plain is not None else data
-    first = best = _parse(given, dialect, deadline)
-    fewest = sum(1 for _ in errors(first.root_node))
-    if rules.masked is None or not fewest:
-        return first, fewest
-    for source in rules.masked(given, first.root_node):
-        try:
-            old = _edited(first, given, source) if rules.masks_are_few else None
-            tree = _parse(source, dialect, deadline, old)
-        except TimeoutError:
-            break
-        if (count := sum(1 for _ in errors(tree.root_node))) < fewest:
-            best, fewest = tree, count
-        if not fewest:
-            break
-    return best, fewest
-
-
-def _edited(tree: Tree, before: bytes, after: bytes) -> Tree:
-    """A copy of a tree that knows which blocks of its source are others in a second source of the same length."""
-    tree, row = tree.copy(), 0
-    for start in range(0, len(before), _EDITED_BLOCK):
-        end = min(start + _EDITED_BLOCK, len(before))
-        rows = before.count(b"\n", start, end)
-        if before[start:end] != after[start:end]:
-            first = (row, start - before.rfind(b"\n", 0, start) - 1)
-            last = (row + rows, end - before.rfind(b"\n", 0, end) - 1)
-            tree.edit(start, end, end, first, last, last)
-        row += rows
-    return tree
 
 
 def _enter(node: Node, scope: Scope, _source: bytes) -> Iterable[Step]:
@@ -351,6 +305,9 @@ class _Walk:
                 if following < (end := node.end_byte) and taken:
                     self._look_at(node.child_by_field_name("body"), scope)
                     following = place_after(self.places, end)
+            elif action is _search:
+                if following < node.end_byte:
+                    self._look_at(node, scope)
             elif action is _enter_clause and node.child_by_field_name("body") is None:
                 clause = self._clause_name(node)
                 scope = (scope if self.rules.clauses_stack else outer).inside_namespace(clause)

@@ -25,13 +25,14 @@ from statistics import median
 
 from tree_sitter import Parser
 
-from quarry_harness.chunking import chunk_blob, grammar
+from quarry_harness.chunking import chunk_blob
 from quarry_harness.git import list_tree, run_git
 from quarry_harness.languages import LANGUAGE_OF_DIALECT, dialect_of_path, reads_headers_as_cpp
 from quarry_harness.parsing import Batch, Blob, parse_batch
 from quarry_harness.stages.chunk import chunk
 from quarry_harness.stages.workspace import repository_folder
 from quarry_harness.store import Store
+from quarry_harness.trees import grammar
 from quarry_harness.types import LANGUAGES, GoldRow, Query, Release, Task
 
 CTAGS = {"csharp": "C#", "cpp": "C++", "c": "C", "javascript": "JavaScript", "typescript": "TypeScript", "php": "PHP"}

@@ -7,12 +7,13 @@ import pytest
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
-from quarry_harness import chunking
-from quarry_harness.chunking import chunk_blob, parsed_tree
+from quarry_harness import trees
+from quarry_harness.chunking import chunk_blob
 from quarry_harness.languages import PROFILES
 from quarry_harness.languages.c_family import CPP, C, plain_c, plain_cpp
 from quarry_harness.languages.csharp import mask_directives
 from quarry_harness.languages.scala import mask_names
+from quarry_harness.trees import parsed_tree
 
 QUARRY = PROFILES["quarry"] or frozenset()
 
@@ -45,12 +46,12 @@ def test_signs_in_comments_and_strings_are_borne(filler: str) -> None:
 
 def test_the_work_limit_does_not_depend_on_time(monkeypatch: pytest.MonkeyPatch) -> None:
     source = b"def f():\n    return 1\n" * 2_000
-    monkeypatch.setattr(chunking, "PARSE_LIMIT_S", 0.0)
-    monkeypatch.setattr(chunking, "PARSE_STEPS", 10)
+    monkeypatch.setattr(trees, "PARSE_LIMIT_S", 0.0)
+    monkeypatch.setattr(trees, "PARSE_STEPS", 10)
     assert chunk_blob(source, "python").status == "parse_timeout"
-    monkeypatch.setattr(chunking, "PARSE_LIMIT_S", 30.0)
+    monkeypatch.setattr(trees, "PARSE_LIMIT_S", 30.0)
     assert chunk_blob(source, "python").status == "parse_timeout"
-    monkeypatch.setattr(chunking, "PARSE_STEPS", 1_000_000)
+    monkeypatch.setattr(trees, "PARSE_STEPS", 1_000_000)
     assert len(chunk_blob(source, "python").chunks) == 2_000
 
 

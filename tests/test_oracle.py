@@ -27,7 +27,7 @@ from oracles import explain, packages, programs  # noqa: E402
 from oracles.compare import Tally, add, sources  # noqa: E402
 from oracles.report import default_cache  # noqa: E402
 
-from quarry_harness.chunking import parsed_tree  # noqa: E402
+from quarry_harness.trees import parsed_tree  # noqa: E402
 
 MANIFEST = packages.read_manifest()
 TOOLBOX = programs.Toolbox(MANIFEST.tools, default_cache())

@@ -7,8 +7,10 @@ from collections.abc import Iterable
 
 from tree_sitter import Node
 
+from quarry_harness.languages.bodies import COMMENT, DIVISION, bodies
 from quarry_harness.languages.c_macros import mask_c, mask_cpp, plain_c, plain_cpp
 from quarry_harness.languages.rules import (
+    Bodies,
     Enter,
     Function,
     Rules,
@@ -134,7 +136,7 @@ def _declared(node: Node, named: Node, scope: Scope, source: bytes) -> Iterable[
     if not kind and scope.container:
         kind = "constructor" if name == scope.container else "method"
     # No function holds another, except where an `#if` has left a brace open.
-    body = node.child_by_field_name("body")
+    body = node.child_by_field_name("body") if node.has_error else None
     yield Function(node, kind or "function", name, scope, body if body is not None and body.has_error else None)
 
 
@@ -235,6 +237,33 @@ _WRAPPERS = frozenset(
     | {"preproc_if", "preproc_ifdef", "preproc_else", "preproc_elif", "preproc_elifdef"}
 )
 
+_DIRECTIVE = rb"(?:[^\n\\/]++|\\.|/(?!\*)|%b)*+" % COMMENT
+_FINDER = bodies(
+    (
+        COMMENT,
+        rb"//(?:[^\n\\]++|\\.)*+",
+        DIVISION,
+        rb'"(?<=R")\((?:[^)]++|\)(?!"))*+\)"',
+        rb'"(?<!\WR")(?<!\W[LuU]R")(?<!\Wu8R")(?:[^"\\\n]++|\\.)*+"',
+        rb"'(?:(?<=\b\d')|(?<=x[\da-fA-F]')|(?<=\d\d')|(?<=[\dA-F]{2}'))(?<!\bu8')(?=[\da-fA-F])",  # in a number
+        rb"'(?:[^'\\\n]++|\\.)++'",
+        rb"#(?![ \t]*(?:if|el|endif))" + _DIRECTIVE,
+    ),
+    (
+        rb"\)\s*+(?:#[^\n]*+\s*+)?(?:(?:const|noexcept|override|final|mutable|volatile|&&?)\s*+|->[^{}()\"'#/;]*+)*+",
+        rb"=\s*+",
+    ),
+    directives=(rb"#[ \t]*if" + _DIRECTIVE, rb"#[ \t]*el" + _DIRECTIVE, rb"#[ \t]*endif" + _DIRECTIVE),
+)
+_BODIES = Bodies(
+    _FINDER,
+    # A macro's call with a string or a single name: to the grammar it may be none of the block that follows.
+    blocks=rb"[ \t]*+[A-Z]\w*+[ \t]*+\(\w++\)|[^\n]*\"",
+    go_inside=False,
+    filler=b";",  # `int f() {};` is a variable with a value, too
+    despite_errors=True,
+)
+
 C = Rules(
     language="c",
     grammars={"c": "c"},
@@ -247,6 +276,7 @@ C = Rules(
     plain=plain_c,
     masked=mask_c,
     masks_are_few=True,
+    bodies=_BODIES,
 )
 
 CPP = Rules(
@@ -273,4 +303,5 @@ CPP = Rules(
     plain=plain_cpp,
     masked=mask_cpp,
     masks_are_few=True,
+    bodies=_BODIES,
 )

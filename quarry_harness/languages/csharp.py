@@ -7,8 +7,20 @@ from collections.abc import Iterable, Iterator
 
 from tree_sitter import Node
 
-from quarry_harness.languages.bodies import COMMENT, bodies
-from quarry_harness.languages.rules import Enter, Function, Rules, Scope, Step, blank, children, errors, name_of, text
+from quarry_harness.languages.bodies import COMMENT, DIVISION, bodies
+from quarry_harness.languages.rules import (
+    Bodies,
+    Enter,
+    Function,
+    Rules,
+    Scope,
+    Step,
+    blank,
+    children,
+    errors,
+    name_of,
+    text,
+)
 
 _PARTS_OF_A_TYPE = frozenset({"parameter_list", "type_parameter_constraints_clause", "declaration_list"})
 
@@ -118,9 +130,10 @@ _OF_A_GROUP = frozenset({b"if", b"elif", b"else", b"endif"})
 
 _TYPES = ("class", "struct", "interface", "record", "record_struct")
 
-_BODIES = bodies(
+_FINDER = bodies(
     (
         COMMENT,
+        DIVISION,
         rb"//[^\n\r]*+",  # to the grammar a lone CR ends it
         rb'"(?:[^"\\\n]++|\\[^\n])*+"(?!")',
         rb'@"(?:[^"]++|"")*+"',
@@ -133,7 +146,7 @@ _BODIES = bodies(
         # Others choose what is compiled.
         rb"#[ \t]*(?:region|endregion|pragma|nullable)\b[^\n\r]*+",
     ),
-    rb"""\)\s*+(?:where\b[^{};()"'/@$#]*+)?""",
+    (rb"""\)\s*+(?:where\b[^{};()"'/@$#]*+)?""",),
 )
 
 RULES = Rules(
@@ -171,5 +184,5 @@ RULES = Rules(
     },
     masked=_masked,
     ambiguous=b"<=",
-    bodies=_BODIES,
+    bodies=Bodies(_FINDER),
 )

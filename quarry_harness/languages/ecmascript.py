@@ -7,7 +7,9 @@ from collections.abc import Iterable, Iterator
 
 from tree_sitter import Node
 
+from quarry_harness.languages.bodies import COMMENT, LINE_COMMENT, bodies
 from quarry_harness.languages.rules import (
+    Bodies,
     Enter,
     Function,
     Look,
@@ -173,9 +175,15 @@ _INNER_FUNCTIONS = frozenset(
         "class",
     }
 )
+_BETWEEN = rb"(?:\s|%b|%b)*+" % (COMMENT, LINE_COMMENT)
 _SECOND_LOOKS = (
     SecondLook(re.compile(rb"return\s*\{"), _returned, not_inside=_INNER_FUNCTIONS),
-    SecondLook(re.compile(rb"=(?=\s*(?:async\b\s*)?(?:function\b|\(|[\w$]+\s*=>))"), _assigned),
+    SecondLook(
+        re.compile(
+            rb"\.%b[^\s=(){}\[\];,./]++%b=(?=\s*(?:async\b\s*)?(?:function\b|\(|[\w$]+\s*=>))" % (_BETWEEN, _BETWEEN)
+        ),
+        _assigned,
+    ),
 )
 _FUNCTIONS = {"function_declaration": "function", "generator_function_declaration": "generator"}
 _WRAPPERS = frozenset(
@@ -239,6 +247,50 @@ def _code_before(source: bytes, at: int) -> bytes:
     return b""
 
 
+_QUOTED = (rb'"(?:[^"\\\n]++|\\.)*+"', rb"'(?:[^'\\\n]++|\\.)*+'")
+_IN_A_CLASS = rb"\[(?:[^\]\\\n]++|\\[^\n])*+\]"
+_REGEX = rb"(?:[^/\\\[\n*]|\\[^\n]|%b)(?:[^/\\\[\n]++|\\[^\n]|%b)*+/" % (_IN_A_CLASS, _IN_A_CLASS)
+_BEFORE_A_VALUE = b"await case delete do else in instanceof of return throw typeof void yield".split()
+# What a slash begins, a regular expression or a divisor, is told by what stands before it; the widths are fixed, since
+# a pattern looks back no other way.
+_BEFORE_A_REGEX = (
+    *(rb"[(,=:\[|&?;{]%b" % blank for blank in (b"", b" ", *(rb"\n\t{%d}" % n for n in range(12)))),
+    *(rb"[(,=:\[|&?;{]\n {%d}" % n for n in range(2, 32, 2)),
+    *(rb"\b%b%b" % (word, blank) for word in _BEFORE_A_VALUE for blank in (b"", b" ")),
+    *(rb"[\s(&|=!]!", rb"=> "),
+)
+# In `if (a) /"/.test(b)` it is not told: read only where what may be a regular expression holds no sign that matters.
+_NO_SIGN_BEFORE_A_SLASH = rb"""(?![^/\n"'`{}]*+["'`{}][^/\n]*+/)"""
+_SLASH = rb"/(?:%b)" % b"|".join(
+    (
+        COMMENT[1:],
+        LINE_COMMENT[1:],
+        rb"(?!>)(?:(?<=[\w$\]]/)|(?<=[\w$\]] /))%b"
+        % b"".join(rb"(?<!\b%b/)(?<!\b%b /)" % (w, w) for w in _BEFORE_A_VALUE),
+        rb"(?!>)(?:(?<=\)/)|(?<=\) /))" + _NO_SIGN_BEFORE_A_SLASH,
+        rb"(?:%b)%b" % (b"|".join(rb"(?<=%b/)" % before for before in _BEFORE_A_REGEX), _REGEX),
+    )
+)
+
+
+def _template(holes: int) -> bytes:
+    """A template string whose holes may hold others, nested so deep."""
+    inner = rb"|".join((*_QUOTED, *([_template(holes - 1)] if holes else [])))
+    hole = rb"""[^{}"'`/]++|%b""" % inner
+    hole = rb"\$\{(?:%b|\{(?:%b)*+\})*+\}" % (hole, hole)
+    return rb"`(?:[^`\\$]++|\\.|\$(?!\{)|%b)*+`" % hole
+
+
+_FINDER = bodies(
+    (*_QUOTED, _SLASH, _template(2), rb"#(?:![^\n]*+)?"),
+    (rb"""\)\s*+(?::[^(){};"'`/=]{1,200}+)?""", rb"=>\s*+"),
+)
+_BODIES = Bodies(
+    _FINDER,
+    # Blocks that are walked through, and, in a broken object, statements that look like methods.
+    blocks=rb"[^\n]*\b(?:(?:catch|%b)[ \t]*+\(|class\b)" % b"|".join(sorted(map(str.encode, _STATEMENTS))),
+)
+
 JAVASCRIPT = Rules(
     language="javascript",
     grammars={"javascript": "javascript"},
@@ -248,6 +300,7 @@ JAVASCRIPT = Rules(
     wrappers=_WRAPPERS,
     hooks=_HOOKS,
     second_looks=_SECOND_LOOKS,
+    bodies=_BODIES,
 )
 TYPESCRIPT = Rules(
     language="typescript",
@@ -264,5 +317,6 @@ TYPESCRIPT = Rules(
         "public_field_definition": _field,
     },
     second_looks=_SECOND_LOOKS,
+    bodies=_BODIES,
     masked=mask_types,
 )

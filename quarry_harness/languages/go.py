@@ -6,8 +6,8 @@ from collections.abc import Iterable
 
 from tree_sitter import Node
 
-from quarry_harness.languages.bodies import COMMENT, LINE_COMMENT, bodies
-from quarry_harness.languages.rules import Enter, Function, Rules, Scope, Step, dotted, first_named, name_of
+from quarry_harness.languages.bodies import COMMENT, DIVISION, LINE_COMMENT, bodies
+from quarry_harness.languages.rules import Bodies, Enter, Function, Rules, Scope, Step, dotted, first_named, name_of
 
 
 def _receiver_type(node: Node, source: bytes) -> str:
@@ -35,9 +35,9 @@ def _type_spec(node: Node, scope: Scope, source: bytes) -> Iterable[Step]:
 _PLAIN = rb"""[^(){};"'`/]{0,200}+(?:\{\}[^(){};"'`/]{0,200}+){0,9}+"""
 _LINE = rb"""[^(){};"'`/\n]{0,200}+(?:\{\}[^(){};"'`/\n]{0,200}+){0,9}+"""
 # The brace stands in the line in which the last parenthesis is closed.
-_BODIES = bodies(
-    (COMMENT, LINE_COMMENT, rb'"(?:[^"\\\n]++|\\[^\n])*+"', rb"`[^`]*+`", rb"'(?:[^'\\\n]++|\\[^\n])++'"),
-    rb"f(?<!\wf)unc\b%b(?:\(%b(?:\(%b(?:\(%b\)%b){0,9}+\)%b){0,9}+\)%b){1,3}+" % (_LINE, *(_PLAIN,) * 5, _LINE),
+_FINDER = bodies(
+    (COMMENT, LINE_COMMENT, DIVISION, rb'"(?:[^"\\\n]++|\\[^\n])*+"', rb"`[^`]*+`", rb"'(?:[^'\\\n]++|\\[^\n])++'"),
+    (rb"f(?<!\wf)unc\b%b(?:\(%b(?:\(%b(?:\(%b\)%b){0,9}+\)%b){0,9}+\)%b){1,3}+" % (_LINE, *(_PLAIN,) * 5, _LINE),),
 )
 
 RULES = Rules(
@@ -48,5 +48,5 @@ RULES = Rules(
     clauses=frozenset({"package_clause"}),
     wrappers=frozenset({"ERROR", "type_declaration"}),
     hooks={"method_declaration": _method, "type_spec": _type_spec, "type_alias": _type_spec},
-    bodies=_BODIES,
+    bodies=Bodies(_FINDER),
 )

@@ -7,8 +7,8 @@ from collections.abc import Iterable
 
 from tree_sitter import Node
 
-from quarry_harness.languages.bodies import COMMENT, LINE_COMMENT, bodies
-from quarry_harness.languages.rules import Enter, Rules, Scope, SecondLook, Step, name_of
+from quarry_harness.languages.bodies import COMMENT, DIVISION, LINE_COMMENT, bodies
+from quarry_harness.languages.rules import Bodies, Enter, Rules, Scope, SecondLook, Step, name_of
 
 _TYPES = frozenset(
     {
@@ -51,15 +51,20 @@ _SECOND_LOOKS = (
     ),
 )
 
-_BODIES = bodies(
+_FINDER = bodies(
     (
         COMMENT,
         LINE_COMMENT,
+        DIVISION,
         rb"""\"\"\"(?:[^"\\]++|\\.|"(?!""))*+\"\"\"""",
         rb'"(?:[^"\\\n]++|\\.)*+"(?!")',
         rb"'(?:[^'\\\n]++|\\.)++'",
     ),
-    rb"\)\s*+(?:throws\b[\w\s.,]*+)?",
+    (rb"\)\s*+(?:throws\b[\w\s.,]*+)?",),
+)
+_BODIES = Bodies(
+    _FINDER,
+    stays_behind_a_place=True,
 )
 
 RULES = Rules(

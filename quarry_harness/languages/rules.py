@@ -7,6 +7,7 @@ import sys
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import NamedTuple, TypeAlias
 
 from tree_sitter import Node
@@ -72,6 +73,30 @@ class SecondLook:
     not_inside: frozenset[str] = frozenset()  # nodes between the body and the place that make it none
 
 
+@dataclass(frozen=True)
+class Bodies:
+    """How to find the bodies of functions in a source without a tree; `bodies.bodies` makes the pattern."""
+
+    finder: bytes
+    first: Callable[[bytes], int] | None = None  # where the source begins to be code
+    # The line up to the head of what looks like a body and is a block that is walked through.
+    blocks: bytes = b""
+    stays_behind_a_place: bool = False  # the first body behind a place for a second look is a class's
+    go_inside: bool = True  # in a body that has to stay, those inside it are taken out
+    filler: bytes = b""  # at the beginning of a body that was taken out, where an empty one could be something else
+    despite_errors: bool = False  # the tree of what is left may be used though it has errors
+
+    @cached_property
+    def pattern(self) -> re.Pattern[bytes]:
+        """What matches a body, and what may look like one."""
+        return re.compile(self.finder, re.S)  # when it is used: the long ones take a tenth of a second
+
+    @cached_property
+    def block(self) -> re.Pattern[bytes] | None:
+        """What matches the line before a block that only looks like a body."""
+        return re.compile(self.blocks) if self.blocks else None
+
+
 @dataclass(frozen=True, slots=True)
 class Rules:
     """One language: which nodes are functions, what encloses them, what is walked through."""
@@ -92,7 +117,7 @@ class Rules:
     name: Callable[[Node, bytes], str] | None = None  # instead of the text of the field `name`
     ambiguous: bytes = b""  # signs of which the grammar's error recovery cannot bear thousands in one statement
     package: str = ""  # what to take the grammar from, where that is not the pack: a distribution of one grammar
-    bodies: re.Pattern[bytes] | None = None  # finds function bodies that need no parse (`bodies.bodies`)
+    bodies: Bodies | None = None  # finds function bodies that need no parse
     # What the parser is given in place of the source: parts of it blanked, every offset and line break kept.
     plain: Callable[[bytes], bytes] | None = None
     # What else to parse of a file with errors: the source with parts of it masked, every offset and line break kept.

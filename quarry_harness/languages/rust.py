@@ -6,8 +6,8 @@ from collections.abc import Iterable
 
 from tree_sitter import Node
 
-from quarry_harness.languages.bodies import LINE_COMMENT, bodies
-from quarry_harness.languages.rules import Enter, Rules, Scope, Step, dotted, first_named, text
+from quarry_harness.languages.bodies import DIVISION, LINE_COMMENT, bodies
+from quarry_harness.languages.rules import Bodies, Enter, Rules, Scope, Step, dotted, first_named, text
 
 _AROUND_A_TYPE = frozenset({"reference_type", "pointer_type", "generic_type", "dynamic_type", "array_type"})
 
@@ -28,10 +28,11 @@ def _impl(node: Node, scope: Scope, source: bytes) -> Iterable[Step]:
     yield Enter(node, scope.inside_type(dotted(kind, source).removeprefix("r#")))
 
 
-_BODIES = bodies(
+_FINDER = bodies(
     (
         rb"/\*(?:[^*/]++|\*(?!/)|/(?!\*))*+\*/",  # comments nest; one with another inside is not read
         LINE_COMMENT,
+        DIVISION,
         rb'"(?<=r")[^"]*+"',
         rb'"(?:[^"\\]++|\\.)*+"',
         rb'#"(?<=r#")(?:[^"]++|"(?!#))*+"#(?!#)',
@@ -40,7 +41,7 @@ _BODIES = bodies(
         rb"'(?:[^'\\\n]|[\x80-\xff]{2,4}|\\(?:u\{[^{}\n]*\}|x..|[^\n]))'",
         rb"'(?=\w)",  # a lifetime
     ),
-    rb"""f(?<!\wf)n\s++\w[^{};"/]{0,1000}+""",
+    (rb"""f(?<!\wf)n\s++\w[^{};"/]{0,1000}+""",),
 )
 
 RULES = Rules(
@@ -53,5 +54,5 @@ RULES = Rules(
     wrappers=frozenset({"ERROR", "declaration_list", "foreign_mod_item"}),
     hooks={"impl_item": _impl},
     name=_name,
-    bodies=_BODIES,
+    bodies=Bodies(_FINDER),
 )

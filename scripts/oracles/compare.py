@@ -10,8 +10,9 @@ from typing import NamedTuple
 from oracles.explain import File, reason
 from oracles.packages import Difference, Package
 from oracles.programs import Function, Seen
-from quarry_harness.chunking import chunk_blob, parsed_tree
+from quarry_harness.chunking import chunk_blob
 from quarry_harness.languages import LANGUAGE_OF_DIALECT, PROFILES, dialect_of_path
+from quarry_harness.trees import parsed_tree
 from quarry_harness.types import Chunk
 
 KINDS = ("other_range", "only_theirs", "only_ours")

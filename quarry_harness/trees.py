@@ -1,0 +1,117 @@
+"""A source's tree: parsed within limits, and mended where the grammar does not know all of the language."""
+
+from __future__ import annotations
+
+import time
+from functools import cache
+from importlib import import_module
+from typing import cast
+
+from tree_sitter import Language, Parser, Tree
+from tree_sitter_language_pack import SupportedLanguage, get_language
+
+from quarry_harness.languages import RULES_OF_DIALECT
+from quarry_harness.languages.rules import errors
+
+# A parse is given up after this many progress reports of the parser. It counts work, not time, so that every machine
+# gives up on the same files; a report is about 100 parser actions and at most 10 KB of tree. Real code makes 5,000 to
+# 22,000 reports a megabyte, a single array of 1.5 million numbers 150,000.
+PARSE_STEPS = 200_000
+# And after this many seconds, whatever it did: the one limit that depends on the machine.
+PARSE_LIMIT_S = 30.0
+
+# The reports cost 2% to 4% of a parse, more in Scala; a blob as small as this takes seconds at worst without them.
+SMALL_BLOB_BYTES = 8 * 1024
+
+_EDITED_BLOCK = 256
+
+
+@cache
+def grammar(dialect: str) -> Language:
+    """Returns the grammar that this dialect is parsed with: the pack's, or that of the description's own package."""
+    rules = RULES_OF_DIALECT[dialect]
+    if rules.package:
+        return Language(import_module(rules.package.replace("-", "_")).language())
+    return get_language(cast(SupportedLanguage, rules.grammars[dialect]))
+
+
+def parse(data: bytes, dialect: str, deadline: float, old: Tree | None = None) -> Tree:
+    """Returns a source's tree, or raises TimeoutError after the deadline, a time of `time.monotonic`, or too much work.
+
+    `old` is an edited tree to take parts of.
+    """
+    parser = Parser(grammar(dialect))
+    if len(data) <= SMALL_BLOB_BYTES:
+        return parser.parse(data) if old is None else parser.parse(data, old)
+    steps = 0
+
+    def give_up(_offset: int, _has_error: bool) -> bool:
+        nonlocal steps
+        steps += 1
+        return steps > PARSE_STEPS or (steps % 8 == 0 and time.monotonic() > deadline)
+
+    view = memoryview(data)
+    try:
+        if old is not None:
+            return parser.parse(lambda offset, _: view[offset:] if offset else data, old, progress_callback=give_up)
+        return parser.parse(lambda offset, _point: view[offset:] if offset else data, progress_callback=give_up)
+    except ValueError as error:  # all the binding says of a parse that was stopped
+        raise TimeoutError from error
+
+
+def best_tree(given: bytes, dialect: str, deadline: float) -> tuple[Tree, int]:
+    """Returns, of a source's own tree and those of what may be parsed in its place, the one with the fewest ERROR and
+    MISSING nodes, and their number.
+
+    Raises TimeoutError where the first parse takes too long; a further one that does is left out.
+    """
+    rules = RULES_OF_DIALECT[dialect]
+    first = best = parse(given, dialect, deadline)
+    fewest = sum(1 for _ in errors(first.root_node))
+    if rules.masked is None or not fewest:
+        return first, fewest
+    for source in rules.masked(given, first.root_node):
+        try:
+            old = _edited(first, given, source) if rules.masks_are_few else None
+            tree = parse(source, dialect, deadline, old)
+        except TimeoutError:
+            break
+        if (count := sum(1 for _ in errors(tree.root_node))) < fewest:
+            best, fewest = tree, count
+        if not fewest:
+            break
+    return best, fewest
+
+
+def _edited(tree: Tree, before: bytes, after: bytes) -> Tree:
+    """A copy of a tree that knows which blocks of its source are others in a second source of the same length."""
+    tree, row = tree.copy(), 0
+    for start in range(0, len(before), _EDITED_BLOCK):
+        end = min(start + _EDITED_BLOCK, len(before))
+        rows = before.count(b"\n", start, end)
+        if before[start:end] != after[start:end]:
+            first = (row, start - before.rfind(b"\n", 0, start) - 1)
+            last = (row + rows, end - before.rfind(b"\n", 0, end) - 1)
+            tree.edit(start, end, end, first, last, last)
+        row += rows
+    return tree
+
+
+def plain(data: bytes, dialect: str) -> bytes:
+    """Returns what of a source the parser is given: without what its grammar cannot read, every offset kept."""
+    rules = RULES_OF_DIALECT[dialect]
+    return rules.plain(data) if rules.plain is not None else data
+
+
+def new_deadline() -> float:
+    """Returns when the parses of a blob that begin now are given up, as a time of `time.monotonic`."""
+    return time.monotonic() + PARSE_LIMIT_S
+
+
+def parsed_tree(data: bytes, dialect: str) -> Tree:
+    """Returns the tree of a whole blob: of what may be parsed in its place, the one with the fewest ERROR and MISSING
+    nodes. All offsets are the blob's.
+
+    Raises TimeoutError where the first parse takes too long; a further one that does is left out.
+    """
+    return best_tree(plain(data, dialect), dialect, new_deadline())[0]
