@@ -134,7 +134,7 @@ def _needed(spans: Sequence[Span], walk: _Walk, source: bytes, *, despite_errors
             despite_errors and end + 1 not in ends and (end < reach or not is_value(source, start))
         ):
             needed.add((start, end))
-        elif end >= reach:  # in no function
+        elif end > reach:  # in no function
             node = walk.root.named_descendant_for_byte_range(start - 1, end + 1)
             if node is None or node.byte_range in walk.entered:
                 needed.add((start, end))

@@ -396,7 +396,55 @@ _CPP = Parts(
 )
 
 
+_PYTHON = Parts(
+    around="import a\n\n%s",
+    function="def %s()",
+    heads=[
+        "def f{0}(a, b=(1, (2, ')')), *, c: 'str' = \"(\") -> Dict[str, int]:  # (\n{1}\n",
+        "async def f{0}[T](a: T):\n\n    # first\n{1}\n\n\n",
+        "class D:\n    '''it's'''\n    x = 1\n\n    @b.c(1)\n    def f{0}(\n        self,  # it's\n    ):\n{2}\n",
+        "class D:\n\tdef f{0}(self):\n\t\treturn h(1, 2, 3)\n\n\tdef g(self):\n\t\treturn h(1, 2, 3)\n",
+        "if a:\n    def f{0}():\n{2}\nelse:\n    def g():\n{2}\n",
+        "try:\n    b = 1\nexcept E:\n    def f{0}(): return 1\n",
+    ],
+    statements=[
+        *(
+            "h('it\\'s #')",
+            'a = """\nlow "it\'s" # \n  """',
+            "a = r'\\''",
+            "b = '''it's\n\"'''",
+            "f\"{a['b']}\"",
+            "a = ''",
+        ),
+        *(
+            "if a:\n    h(1)\nelse:\n    h(2)",
+            "a = h(\n    1,\n)",
+            "a = b \\\n    + c",
+            "for a in b:\n    pass",
+            "pass",
+        ),
+        *("# it's", "a = 1  # it's", "a = 1;", "\n", "def inner():\n    return h(1, 2, 3)", "x = [\n    1,\n    2]"),
+        *(
+            "class L:\n    def own(self):\n        return h(1, 2, 3)",
+            "return",
+            "x",
+            "with a as b:\n\n    h(1, 2, 3)",
+            "...  ",
+        ),
+    ],
+    others=[
+        "a = '''\ndef none():\n    h(1, 2, 3)\n'''\n",
+        "# def it's():\n",
+        "class I(B): pass\n",
+        "@b\nclass J(\n    B,\n):\n    def own(self):\n        return h(1, 2, 3)\n    a = 1\n",
+        "for a in b:\n    h(1, 2, 3)\n",
+        "with a:\n    def own():\n        h(1, 2, 3)\n        # at the end\n    # lower\n",
+        "lambda a: (\n    1)\n",
+    ],
+)
+
 SOURCES = {
+    "python": _PYTHON,
     "go": _GO,
     "java": _JAVA,
     "csharp": _CSHARP,

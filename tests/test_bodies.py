@@ -1,6 +1,7 @@
 """Bodies that are taken out before the parse: the chunks are those of the whole tree, whatever stands in the bodies."""
 
 import math
+import textwrap
 
 import pytest
 from body_sources import ANYWHERE, SOURCES
@@ -38,11 +39,18 @@ def left(source: bytes, dialect: str) -> bytes:
 
 def members(dialect: str) -> st.SearchStrategy[list[str]]:
     parts = SOURCES[dialect]
-    statements = st.lists(st.sampled_from([*ANYWHERE, *parts.statements]), max_size=6).map("\n".join)
+    anywhere = [] if dialect == "python" else ANYWHERE
+    statements = st.lists(st.sampled_from([*anywhere, *parts.statements]), max_size=6).map("\n".join)
+    if dialect == "python":
+        statements = statements.map(lambda text: text or "pass")
     functions = st.tuples(st.sampled_from(parts.heads), st.integers(0, 99), statements).map(
-        lambda made: made[0].format(made[1], made[2])
+        lambda made: made[0].format(made[1], *(textwrap.indent(made[2], " " * n) for n in _INDENTS[dialect]))
     )
     return st.lists(functions | st.sampled_from(parts.others), max_size=6)
+
+
+# How deep the statements of a body are indented, in the parts with 1 and with 2 in their place.
+_INDENTS = dict.fromkeys(SOURCES, (0, 0)) | {"python": (4, 8)}
 
 
 @pytest.mark.parametrize("dialect", list(SOURCES))
@@ -93,7 +101,7 @@ def test_every_offset_and_line_is_kept_whatever_the_source(dialect: str, pieces:
     assert [at for at, byte in enumerate(given_) if byte in b"\r\n"] == [
         at for at, byte in enumerate(source) if byte in b"\r\n"
     ]
-    assert all(not given_[start:end].strip(b" \r\n/*;") for start, end in spans)
+    assert all(not given_[start:end].strip(b' \r\n/*;"') for start, end in spans)
     taken = {byte for start, end in spans for byte in range(start, end)}
     assert all(new == old for byte, (new, old) in enumerate(zip(given_, source, strict=True)) if byte not in taken)
     assert chunk_blob(source, dialect).lines == chunking._lines(source)
@@ -194,7 +202,7 @@ def test_where_an_error_is_outside_the_bodies_the_whole_is_parsed(dialect: str) 
     source = (parts.around % f"{parts.function % 'f'} {{\n  = = = (\n}}\n)\n").encode()
     cut, parsed = whole(source, dialect), chunk_blob(source, dialect)
     assert (list(parsed.chunks), parsed.error_count) == (cut.chunks, cut.errors)
-    assert cut.errors > 1
+    assert cut.errors
 
 
 def test_bodies_nested_deeper_than_the_pattern_goes_are_taken_out_piece_by_piece() -> None:

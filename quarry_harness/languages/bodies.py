@@ -96,6 +96,8 @@ def find_bodies(source: bytes, how: Bodies, kept: Sequence[int]) -> list[Span]:
 
 
 def _has_to_stay(source: bytes, start: int, end: int, how: Bodies, kept: Sequence[int]) -> bool:
+    if how.stays is not None and how.stays(source, start, end):
+        return True
     if not kept:
         return False
     number = bisect_left(kept, start)
@@ -111,18 +113,18 @@ def without_bodies(source: bytes, spans: Sequence[Span], how: Bodies) -> bytes:
     kept_to = 0
     for start, end in spans:
         filler = b"" if is_value(source, start) else how.filler
-        pieces += (source[kept_to:start], _comment(blank(source[start:end]), filler))
+        pieces += (source[kept_to:start], _closed(blank(source[start:end]), filler + how.opening, how.closing))
         kept_to = end
     return b"".join((*pieces, source[kept_to:]))
 
 
-def _comment(blanks: bytes, filler: bytes) -> bytes:
+def _closed(blanks: bytes, opening: bytes, closing: bytes) -> bytes:
     """A comment, where there is room: blanks cost a parser two to seven times as much."""
-    opening, closing = filler + b"/*", b"*/"
-    first, last = blanks.find(b" " * len(opening)), blanks.rfind(b"  ")
-    if first < 0 or last < first + len(opening):
+    first, last = blanks.find(b" " * len(opening)), blanks.rfind(b" " * len(closing))
+    inside, after = first + len(opening), last + len(closing)
+    if first < 0 or last < inside:
         return blanks
-    return b"".join((blanks[:first], opening, blanks[first + len(opening) : last], closing, blanks[last + 2 :]))
+    return b"".join((blanks[:first], opening, blanks[inside:last], closing, blanks[after:]))
 
 
 def is_value(source: bytes, start: int) -> bool:

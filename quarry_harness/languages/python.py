@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from tree_sitter import Node
 
 from quarry_harness.languages.rules import (
+    Bodies,
     Enter,
     Function,
     Rules,
@@ -46,6 +47,36 @@ def _local_class(node: Node, scope: Scope, source: bytes) -> Iterable[Step]:
         yield Enter(node, scope.inside_type(name_of(node, source)))
 
 
+_STRINGS = (
+    rb"""\"\"\"(?:[^"\\]++|\\.|"(?!""))*+\"\"\"""",
+    rb"'''(?:[^'\\]++|\\.|'(?!''))*+'''",
+    rb'"(?!"")(?:[^"\\\n]++|\\.)*+"',
+    rb"'(?!'')(?:[^'\\\n]++|\\.)*+'",
+)
+_COMMENT = rb"#[^\n]*+"
+_OPAQUE = b"|".join((*_STRINGS, _COMMENT))
+_PART = rb"""(?:[^()"'#]{0,1000}+(?:%b)?+){0,99}+""" % _OPAQUE
+_PARAMETERS = rb"\(%b(?:\(%b(?:\(%b\)%b){0,99}+\)%b){0,99}+\)" % ((_PART,) * 5)
+_HEAD = rb"""\n([ \t]*+)(?:async[ \t]++)?def\b[^()"'#:\n]*+%b[^()"'#:\n]*+:[ \t]*+(?:%b)?\n""" % (_PARAMETERS, _COMMENT)
+_CODE = rb"""(?![\s#])(?:[^\n"'#\\]++|\\.|%b)*+\n""" % _OPAQUE
+_NO_CODE = rb"[ \t]*+(?:%b)?\n" % _COMMENT
+_FINDER = b"|".join(
+    (
+        *_STRINGS,
+        _COMMENT,
+        # The body from the blank before its first sign to the line break behind its last one.
+        rb"%b(?:%b)*+\1[ \t]*?([ \t]%b(?:(?:%b)*+\1[ \t]++%b)*+)" % (_HEAD, _NO_CODE, _CODE, _NO_CODE, _CODE),
+        *(b"%b()" % sign for sign in (b"'", b'"')),
+    )
+)
+
+
+def _ends_unclear(source: bytes, _start: int, end: int) -> bool:
+    """Whether a body's last sign is not the end of its function, or has no room for the end of a string."""
+    line = source[source.rfind(b"\n", 0, end) + 1 : end]
+    return len(line) < 3 or b"#" in line or line.endswith((b";", b" ", b"\t", b"\r"))
+
+
 RULES = Rules(
     language="python",
     grammars={"python": "python"},
@@ -72,4 +103,5 @@ RULES = Rules(
     ),
     hooks={"decorated_definition": _decorated},
     second_looks=(SecondLook(re.compile(rb"\n[ \t]+class\b"), _local_class),),
+    bodies=Bodies(_FINDER, opening=b'"""', closing=b'"""', stays=_ends_unclear),
 )

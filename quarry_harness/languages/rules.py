@@ -83,6 +83,9 @@ class Bodies:
     blocks: bytes = b""
     stays_behind_a_place: bool = False  # the first body behind a place for a second look is a class's
     go_inside: bool = True  # in a body that has to stay, those inside it are taken out
+    stays: Callable[[bytes, int, int], bool] | None = None  # whether a body with these insides has to stay
+    opening: bytes = b"/*"  # what is put in place of what is taken out
+    closing: bytes = b"*/"
     filler: bytes = b""  # at the beginning of a body that was taken out, where an empty one could be something else
     despite_errors: bool = False  # the tree of what is left may be used though it has errors
 
