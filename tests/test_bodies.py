@@ -340,3 +340,140 @@ def test_bodies_inside_of_one_that_stays_are_taken_out(dialect: str, source: str
 )
 def test_a_body_becomes_a_comment_where_there_is_room(body: bytes, becomes: bytes) -> None:
     assert left(b"void f() {" + body + b"}", "java") == b"void f() {" + becomes + b"}"
+
+
+def named(source: str, dialect: str) -> list[tuple[str, int, int]]:
+    """Name, first and last line of each chunk."""
+    return [(chunk.name, chunk.start_line, chunk.end_line) for chunk in chunk_blob(source.encode(), dialect).chunks]
+
+
+@pytest.mark.parametrize("dialect", ["c", "cpp"])
+def test_an_error_in_a_body_of_c_hides_no_function_behind_it(dialect: str) -> None:
+    broken = "int f(int a) {\n  FOR_EACH(a, b)\n    case 1 { h(a); }\n  LAST\n  if (a) else ( {}\n  else { h(b); }\n}\n"
+    source = f"{broken}{broken.replace('f(', 'g(')}\nint k(void) {{\n  return h(1);\n}}\n"
+    assert named(source, dialect) == [("f", 1, 7), ("g", 8, 14), ("k", 16, 18)]
+
+
+@pytest.mark.parametrize("dialect", ["c", "cpp"])
+def test_a_comment_that_nothing_ends_is_not_ended_by_what_is_put_in_place_of_a_body(dialect: str) -> None:
+    source = "int f(int a) {\n  return a /*b;\n}\nint g(int a) {\n  return h(1, 2, 3);\n}\n"
+    assert not found_in(source.encode(), dialect)
+    assert named(source, dialect) == [("f", 1, 3), ("g", 4, 6)]
+
+
+@pytest.mark.parametrize("dialect", ["c", "cpp"])
+def test_a_body_with_an_if_that_leaves_a_brace_open_ends_where_it_did(dialect: str) -> None:
+    body = "\n#if A\n  if (a) {\n#else\n  if (b) {\n#endif\n    if (c) {\n      h(1, 2, 3, 4);\n    }\n  }\n"
+    source = f"int f(int a)\n{{{body}}}\n\nint g(int a)\n{{\n  return h(1, 2, 3);\n}}\n"
+    assert named(source, dialect) == [("f", 1, 12), ("g", 14, 17)]
+
+
+@pytest.mark.parametrize("dialect", ["c", "cpp"])
+def test_a_body_with_branches_that_are_whole_is_taken_out(dialect: str) -> None:
+    body = "\n#if A\n  if (a) { h(1); }\n#elif B\n  h(2);\n#else\n  while (b) { h(3); }\n#endif\n"
+    source = f"int f(int a)\n{{{body}}}\n#if E\nint g(int a) {{ return h(1, 2, 3); }}\n#endif\n"
+    assert b"h(" not in left(source.encode(), dialect)
+    assert named(source, dialect) == [("f", 1, 10), ("g", 12, 12)]
+
+
+def test_a_semicolon_behind_an_empty_looking_body_is_no_part_of_the_function() -> None:
+    source = b"struct S { int f() const { return h(1, 2); }; };\nint g() { return h(1, 2); };\n"
+    found = [source[chunk.start_byte : chunk.end_byte] for chunk in chunk_blob(source, "cpp").chunks]
+    assert found == [b"int f() const { return h(1, 2); }", b"int g() { return h(1, 2); }"]
+
+
+def test_the_body_behind_a_test_macro_with_a_string_is_walked_as_before() -> None:
+    source = '\nTEST_CASE("a {") {\n  h(1, 2, 3, 4);\n}\nint f() {\n  return h(1, 2, 3);\n}\n'
+    assert b"h(1, 2, 3, 4)" in left(source.encode(), "cpp")
+    assert ("f", 5, 7) in named(source, "cpp")
+
+
+def test_a_table_of_c_is_taken_out() -> None:
+    source = b"static const int t[] = { 1, 2, 3, 4, 5, 6, 7, 8 };\nint f(void) { return h(t, 1); }\n"
+    assert b"1, 2" not in left(source, "c")
+    assert [chunk.name for chunk in chunk_blob(source, "c").chunks] == ["f"]
+
+
+@pytest.mark.parametrize(
+    ("dialect", "source"),
+    [
+        ("java", "class C {\n  record R(int a) {\n    void own() { h(1, 2, 3, 4); }\n  }\n%s}\n"),
+        ("csharp", "class R(int a) {\n  void own() { h(1, 2, 3, 4); }\n}\nclass C {\n%s}\n"),
+        ("javascript", "if (a &&\n    b\n) {\n  function own() { h(1, 2, 3, 4); }\n}\n%s"),
+    ],
+)
+def test_what_was_taken_out_of_what_is_walked_is_put_back(dialect: str, source: str) -> None:
+    function = SOURCES[dialect].function
+    data = (source % "".join(f"{function % name} {{ h(1, 2, 3, 4); }}\n" for name in "fg")).encode()
+    places = chunking._places(data, RULES_OF_DIALECT[dialect], has_errors=False)
+    found = chunking._cut_without_bodies(data, data, dialect, math.inf, places)
+    assert found is not None
+    assert {chunk.name for chunk in found.chunks} >= {"own", "f", "g"}
+    assert found.chunks == whole(data, dialect).chunks
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        *("a = /[/'\"{]/.test(b);", "a = b / c + '{';", "return /'{/;", "a = b ? /'/ : /{/;", "h(\n\t\t/'{/,\n);"),
+        *(
+            "a = `'${b('`{')}{`;",
+            "a = `${`${b}'`}{`;",
+            "a = { b: /'/, c: /{/ };",
+            "a = (b) => /'{/;",
+            "a = b[0] / 2; // '{",
+        ),
+    ],
+)
+@pytest.mark.parametrize("dialect", ["javascript", "typescript"])
+def test_signs_of_javascript_that_look_like_others_are_read(dialect: str, line: str) -> None:
+    source = f"function f(a) {{\n{line}\nh(1, 2);\n}}\nfunction g() {{ h(3, 4, 5, 6); }}\n"
+    assert b"h(" not in left(source.encode(), dialect)
+    last = source[: source.index("\n}")].count("\n") + 2
+    assert named(source, dialect) == [("f", 1, last), ("g", last + 1, last + 1)]
+
+
+@pytest.mark.parametrize("line", ["if (a) /'{/.test(b);", "a = <b c='{'>it's</b>;", "a = <b/>;", "a = {}\n/ '{' / 2;"])
+def test_a_file_of_javascript_with_a_slash_that_is_not_read_stays_whole(line: str) -> None:
+    assert not found_in(
+        f"function f(a) {{ {line} h(1, 2); }}\nfunction g() {{ h(3, 4, 5, 6); }}\n".encode(), "javascript"
+    )
+
+
+@pytest.mark.parametrize(
+    "assignment",
+    [
+        *("exports.own = ", "module.exports.own = ", "A.prototype.own = ", "A.prototype /* c */\n  . own // c\n  = "),
+        *("global.a.own=", "window\n.own = async ", "globalThis.own ="),
+    ],
+)
+def test_functions_assigned_to_globals_inside_functions_are_found(assignment: str) -> None:
+    source = f"function f() {{\n  h(1, 2);\n  {assignment}function () {{ h(1, 2, 3); }};\n}}\n"
+    assert {name for name, *_ in named(source, "javascript")} == {"f", "own"}
+
+
+def test_a_line_of_python_indented_less_than_its_body_ends_it() -> None:
+    source = "def f():\n        h(1, 2, 3)\n    g(1, 2)\n\ndef k():\n    return h(1, 2)\n"
+    assert named(source, "python") == [
+        (c.name, c.start_line, c.end_line) for c in whole(source.encode(), "python").chunks
+    ]
+
+
+@pytest.mark.parametrize(
+    ("body", "last"),
+    [
+        ("    '''\nlow\n    '''\n    return h(1)\n", 5),
+        ("    return h(\n        1)\n    # at the end\n", 4),  # as the grammar has it
+        ("    return h(1)  # it's\n\n\n", 2),
+        ("    a = 1234567;\n", 2),
+        ("    a = b \\\n        + c\n# low\n    x\n", 5),
+        ("    if a:\n        h(1, 2)\n    # between\n    else:\n        x\n", 6),
+        ("    class L:\n        def own(self):\n            return h(1, 2)\n    return L\n", 5),
+        ("\treturn h(1, 2)\n", 2),
+    ],
+)
+def test_a_function_of_python_ends_with_its_last_statement(body: str, last: int) -> None:
+    source = f"def f():\n{body}\ndef g():\n    return h(1, 2, 3)\n"
+    found = named(source, "python")
+    assert (found[0], found[-1][0]) == (("f", 1, last), "g")
+    assert found == [(c.name, c.start_line, c.end_line) for c in whole(source.encode(), "python").chunks]

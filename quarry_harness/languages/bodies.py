@@ -17,6 +17,8 @@ _DEPTH = 6
 _DEPTH_IN_A_PART = 3
 # What is shorter costs as much to take out as to parse.
 _FEW_BYTES = 12
+# What stands farther behind a place is not looked at: there the tree tells.
+_FAR_BYTES = 1_000
 # No more of a line is asked what kind of block begins behind it.
 _LINE_BYTES = 200
 
@@ -72,6 +74,7 @@ def find_bodies(source: bytes, how: Bodies, kept: Sequence[int]) -> list[Span]:
     A body with one of the bytes `kept` in it, which are in ascending order, stays.
     """
     spans: list[Span] = []
+    unread = 0  # up to where a block goes on whose end is unknown
     at: int | None = how.first(source) if how.first is not None else 0
     while at is not None:
         matches, at = how.pattern.finditer(source, at), None
@@ -81,11 +84,10 @@ def find_bodies(source: bytes, how: Bodies, kept: Sequence[int]) -> list[Span]:
             start, end = match.span(match.lastindex)
             if start == end:
                 return []
-            if end - start == 1:
-                at = _end_of_block(source, start)
-                break
+            if end - start == 1 and start >= unread:
+                unread = _end_of_block(source, start)
             start, end = start + 1, end - 1
-            if end - start < _FEW_BYTES:
+            if end - start < _FEW_BYTES or start < unread:
                 continue
             if not (_has_to_stay(source, start, end, how, kept) or _is_block(source, match.start(), how.block)):
                 spans.append((start, end))
@@ -103,8 +105,10 @@ def _has_to_stay(source: bytes, start: int, end: int, how: Bodies, kept: Sequenc
     number = bisect_left(kept, start)
     if number < len(kept) and kept[number] < end:
         return True
+    if not how.stays_behind_a_place or number == 0 or kept[number - 1] < start - _FAR_BYTES:
+        return False
     # With no brace between, it is the first body behind that byte.
-    return how.stays_behind_a_place and number > 0 and source.find(b"{", kept[number - 1], start - 1) < 0
+    return source.find(b"{", kept[number - 1], start - 1) < 0
 
 
 def without_bodies(source: bytes, spans: Sequence[Span], how: Bodies) -> bytes:

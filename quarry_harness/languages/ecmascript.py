@@ -75,8 +75,16 @@ def _field(node: Node, scope: Scope, source: bytes) -> Iterable[Step]:
         yield Function(node, "field_function", _key(name, source), scope, _body(value))
 
 
+def _may_hold_functions(node: Node, source: bytes) -> bool:
+    """False for most statements (`const a = require("a")`), which then cost no look at their nodes."""
+    statement = source[node.start_byte : node.end_byte]
+    return b"{" in statement or b"=>" in statement
+
+
 def _variables(node: Node, scope: Scope, source: bytes) -> Iterable[Step]:
     """`const f = () => ..` has the lines of its whole declaration; an object may hold functions."""
+    if not _may_hold_functions(node, source):
+        return
     for child in children(node):
         value = _value(child.child_by_field_name("value")) if child.type == "variable_declarator" else None
         if value is not None and value.type in _FUNCTION_VALUES:
@@ -107,6 +115,8 @@ def _object(node: Node, scope: Scope, source: bytes) -> Iterable[Step]:
 
 def _expression(node: Node, scope: Scope, source: bytes) -> Iterable[Step]:
     """An assignment; a namespace stands in a statement of its own, too; a call is searched."""
+    if not _may_hold_functions(node, source):
+        return
     inner = first_named(node)
     while inner is not None and inner.type == "assignment_expression":
         yield from _assignment(inner, scope, source)

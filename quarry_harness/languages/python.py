@@ -64,8 +64,9 @@ _FINDER = b"|".join(
     (
         *_STRINGS,
         _COMMENT,
-        # The body from the blank before its first sign to the line break behind its last one.
-        rb"%b(?:%b)*+\1[ \t]*?([ \t]%b(?:(?:%b)*+\1[ \t]++%b)*+)" % (_HEAD, _NO_CODE, _CODE, _NO_CODE, _CODE),
+        # The body from the blank before its first sign to the line break behind its last one; no line is indented less
+        # than the first.
+        rb"%b(?:%b)*+(\1[ \t]*?)([ \t]%b(?:(?:%b)*+\2[ \t]++%b)*+)" % (_HEAD, _NO_CODE, _CODE, _NO_CODE, _CODE),
         *(b"%b()" % sign for sign in (b"'", b'"')),
     )
 )
