@@ -65,6 +65,14 @@ def chunk_blob(data: bytes, dialect: str) -> ParsedBlob:
     return ParsedBlob("parsed", tuple(cut.chunks), cut.errors, _lines(data, cut.root))
 
 
+def parsed_root(data: bytes, dialect: str) -> Node:
+    """Returns the root of the tree that a blob's chunks are taken from; all offsets are the blob's.
+
+    Raises TimeoutError where the parse takes too long.
+    """
+    return _cut(data, dialect).root
+
+
 class _Cut(NamedTuple):
     """What was found in a tree: chunks in source order, and how many ERROR and MISSING nodes it has."""
 

@@ -106,12 +106,3 @@ def plain(data: bytes, dialect: str) -> bytes:
 def new_deadline() -> float:
     """Returns when the parses of a blob that begin now are given up, as a time of `time.monotonic`."""
     return time.monotonic() + PARSE_LIMIT_S
-
-
-def parsed_tree(data: bytes, dialect: str) -> Tree:
-    """Returns the tree of a whole blob: of what may be parsed in its place, the one with the fewest ERROR and MISSING
-    nodes. All offsets are the blob's.
-
-    Raises TimeoutError where the first parse takes too long; a further one that does is left out.
-    """
-    return best_tree(plain(data, dialect), dialect, new_deadline())[0]

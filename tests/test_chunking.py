@@ -8,12 +8,11 @@ from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from quarry_harness import trees
-from quarry_harness.chunking import chunk_blob
+from quarry_harness.chunking import chunk_blob, parsed_root
 from quarry_harness.languages import PROFILES
 from quarry_harness.languages.c_family import CPP, C, plain_c, plain_cpp
 from quarry_harness.languages.csharp import mask_directives
 from quarry_harness.languages.scala import mask_names
-from quarry_harness.trees import parsed_tree
 
 QUARRY = PROFILES["quarry"] or frozenset()
 
@@ -396,7 +395,7 @@ _PIECES += [
 @given(st.lists(st.sampled_from(_PIECES), max_size=30))
 def test_what_the_parser_is_given_of_c_keeps_every_offset_and_line(pieces: list[str]) -> None:
     source = "".join(pieces).encode()
-    root = parsed_tree(source, "c").root_node
+    root = parsed_root(source, "c")
     for rules in (C, CPP):
         assert rules.plain is not None
         assert rules.masked is not None
@@ -582,7 +581,7 @@ def test_java_anonymous_classes_however_they_are_made(made: list[tuple[str, list
         for number, (kind, arguments, before) in enumerate(made)
     ]
     source = "class C {\n  void m() {\n" + "".join(f"    x = {value};\n" for value in values) + "  }\n}\n"
-    assume(not parsed_tree(source.encode(), "java").root_node.has_error)
+    assume(not parsed_root(source.encode(), "java").has_error)
     names = [name.rpartition(".")[2] for _, name, *_ in chunks(source, "java")]
     assert names == ["m", *(f"f{number}" for number in range(len(made)))]
 
@@ -677,7 +676,7 @@ def test_scala_names_that_are_keywords_in_scala_3() -> None:
 
 @given(st.text(alphabet="enumgivenline =.(:)[`\n", max_size=60))
 def test_scala_masks_keep_every_offset(source: str) -> None:
-    root = parsed_tree(source.encode(), "scala").root_node
+    root = parsed_root(source.encode(), "scala")
     assert all(masked.lower() == source.encode() for masked in mask_names(source.encode(), root))
 
 
@@ -690,3 +689,10 @@ def test_scala_an_indented_body_ends_where_the_next_member_begins() -> None:
     # The labels have these ends, too: the grammar's body ends with the line break before the next word.
     source = "class C {\n  def f =\n    1\n\n  // About g.\n  def g =\n    2\n}\n"
     assert scala(source) == [("C.f", 2, 6), ("C.g", 6, 8)]
+
+
+def test_cpp_a_macro_before_a_type_of_templates_three_deep_hides_no_function() -> None:
+    source = (
+        "class C {\n HOT static std::pair<int, std::vector<std::pair<int, int>>> f(int a) {\n  return h(a);\n }\n};\n"
+    )
+    assert [(name, first, last) for _, name, _, first, last in chunks(source, "cpp")] == [("C.f", 2, 4)]

@@ -32,7 +32,7 @@ _NO_TYPES = frozenset(
     b"return static struct template throw typedef typename union using virtual volatile".split()
 )
 _NO_HEADS = frozenset({b"return", b"else", b"case", b"new", b"throw", b"enum", b"using"})
-_TEMPLATE = rb"<[^<>(){};\n]*+(?:<[^<>(){};\n]*+>[^<>(){};\n]*+)*+>"
+_TEMPLATE = rb"<[^<>(){};\n]*+(?:<[^<>(){};\n]*+(?:<[^<>(){};\n]*+>[^<>(){};\n]*+)*+>[^<>(){};\n]*+)*+>"
 _WORD = rb"(?!(?:return|else|case|goto|new|delete|throw|const|volatile)\b)[A-Za-z_]\w*+"
 _TYPE = rb"%b(?:%b)?(?:::\w++(?:%b)?)*+(?:[ \t]+%b){0,2}?(?:[ \t]+const)?" % (_WORD, _TEMPLATE, _TEMPLATE, _WORD)
 _SCOPE = rb"(?:\w++(?:%b)?::)*+" % _TEMPLATE

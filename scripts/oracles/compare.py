@@ -10,9 +10,8 @@ from typing import NamedTuple
 from oracles.explain import File, reason
 from oracles.packages import Difference, Package
 from oracles.programs import Function, Seen
-from quarry_harness.chunking import chunk_blob
+from quarry_harness.chunking import chunk_blob, parsed_root
 from quarry_harness.languages import LANGUAGE_OF_DIALECT, PROFILES, dialect_of_path
-from quarry_harness.trees import parsed_tree
 from quarry_harness.types import Chunk
 
 KINDS = ("other_range", "only_theirs", "only_ours")
@@ -97,8 +96,8 @@ def add(tally: Tally, seen: Seen, package: str, home: Path, differences: tuple[D
         found = _compare(tally, [one._replace(path=label[path]) for one in theirs[path]], rows, hidden[path])
         if found:
             lines = tuple(data.decode("utf-8", "replace").split("\n"))
-            tree = parsed_tree(data, _dialect(Path(path), tally.language))
-            file = File(tally.language, lines, tree.root_node, tuple(hidden[path]))
+            root = parsed_root(data, _dialect(Path(path), tally.language))
+            file = File(tally.language, lines, root, tuple(hidden[path]))
             tally.found += [one._replace(reason=_reason(file, one, differences)) for one in found]
 
 
