@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import inspect
 import sys
+import time
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from functools import cache
@@ -38,7 +39,7 @@ from quarry_harness.languages.rules import (
     place_after,
     text,
 )
-from quarry_harness.readable import unbearable, unreadable
+from quarry_harness.readable import too_deep, unbearable, unreadable
 from quarry_harness.trees import best_tree, grammar, new_deadline, plain
 from quarry_harness.types import Chunk, ParsedBlob
 
@@ -53,10 +54,11 @@ def chunk_blob(data: bytes, dialect: str) -> ParsedBlob:
 
     `dialect` is a key of `languages.LANGUAGE_OF_DIALECT`. The status is "parsed", or why there are no chunks:
     "too_large" (over `MAX_BLOB_BYTES`), "lfs_pointer", "utf16", "binary", "too_ambiguous" (see `readable.unbearable`),
-    "parse_timeout" (over `PARSE_STEPS` or `PARSE_LIMIT_S`).
+    "too_deep" (see `readable.too_deep`), "parse_timeout" (over `PARSE_STEPS` or `PARSE_LIMIT_S`).
     """
     rules = RULES_OF_DIALECT[dialect]
-    if reason := unreadable(data) or unbearable(data, rules.ambiguous):
+    reason = unreadable(data) or unbearable(data, rules.ambiguous)
+    if reason := reason or (too_deep(data) if rules.levels_are_few else ""):
         return ParsedBlob(reason, lines=_lines(data))
     try:
         cut = _cut(data, dialect)
@@ -103,7 +105,9 @@ def _cut_without_bodies(data: bytes, given: bytes, dialect: str, deadline: float
         tree, wrong = best_tree(source, dialect, deadline)
         if wrong and (not rules.bodies.despite_errors or _errors_hold(tree.root_node, spans)):
             return None
-        walk = _Walk(tree.root_node, data, dialect, _places_with_errors(source, rules, places) if wrong else places)
+        if wrong:
+            places = _places_with_errors(data, rules, places)
+        walk = _Walk(tree.root_node, data, dialect, places, deadline)
         chunks = walk.run()
         needed = _needed(spans, walk, given, despite_errors=wrong > 0)
         if not needed:
@@ -116,7 +120,7 @@ def _cut_whole(data: bytes, given: bytes, dialect: str, deadline: float, places:
     tree, wrong = best_tree(given, dialect, deadline)
     if wrong:
         places = _places_with_errors(data, RULES_OF_DIALECT[dialect], places)
-    return _Cut(tree.root_node, wrong, _Walk(tree.root_node, data, dialect, places).run())
+    return _Cut(tree.root_node, wrong, _Walk(tree.root_node, data, dialect, places, deadline).run())
 
 
 def _errors_hold(root: Node, spans: Sequence[Span]) -> bool:
@@ -276,8 +280,9 @@ def _actions(dialect: str) -> dict[int, str | Hook]:
 class _Walk:
     """One walk over one tree: what is found, and what is still to be walked through."""
 
-    def __init__(self, root: Node, source: bytes, dialect: str, places: _Places) -> None:
+    def __init__(self, root: Node, source: bytes, dialect: str, places: _Places, deadline: float) -> None:
         self.root = root
+        self.deadline = deadline
         self.rules = RULES_OF_DIALECT[dialect]
         self.actions = _actions(dialect)
         self.source = source
@@ -287,8 +292,10 @@ class _Walk:
         self.places, self.looks = places
 
     def run(self) -> list[Chunk]:
-        """The chunks, in source order."""
+        """The chunks, in source order; raises TimeoutError past the deadline."""
         while self.pending:
+            if time.monotonic() > self.deadline:
+                raise TimeoutError
             step = self.pending.pop()
             if isinstance(step, Enter):
                 self._through(step.node, step.scope)

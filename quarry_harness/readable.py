@@ -53,6 +53,31 @@ def unbearable(data: bytes, signs: bytes) -> str:
     return "too_ambiguous" if _has_many_in_a_statement(_COMMENT_OR_STRING.sub(b"", data), signs) else ""
 
 
+def too_deep(data: bytes) -> str:
+    """Returns why a blob is not given to the grammar of Python, "" for all real code: with more than 500 levels of
+    indentation, it ends the process."""
+    if len(data) < _SMALLEST_DEEP or _DEEP.search(data) is None:
+        return ""
+    levels = [0]
+    for line in _INDENT.finditer(data):
+        column = len(_RESET.split(line[0])[-1].expandtabs(8))
+        while levels[-1] > column:
+            levels.pop()
+        if column > levels[-1]:
+            levels.append(column)
+        if len(levels) > _MAX_LEVELS:
+            return "too_deep"
+    return ""
+
+
+_MAX_LEVELS = 400
+# No fewer blanks make a line of so many levels, a tab being eight columns, and no smaller file has all their lines.
+_DEEP = re.compile(rb"[\n\r\f][ \t]{%d}" % (_MAX_LEVELS // 8))
+_SMALLEST_DEEP = _MAX_LEVELS * _MAX_LEVELS // 16
+_INDENT = re.compile(rb"(?<=\n)[ \t\r\f]*+(?=[^\s#])")
+_RESET = re.compile(rb"[\r\f]")  # behind these the grammar counts anew
+
+
 def _has_many_in_a_statement(data: bytes, signs: bytes) -> bool:
     others = bytes(byte for byte in range(256) if byte not in signs + b";{}")
     run = b"[%s]{%d}" % (re.escape(signs), MAX_AMBIGUOUS_SIGNS + 1)

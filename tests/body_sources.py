@@ -453,6 +453,7 @@ SOURCES = {
     "scala": _SCALA,
     "javascript": _JAVASCRIPT,
     "typescript": _TYPESCRIPT,
+    "tsx": _TYPESCRIPT._replace(statements=[one for one in _TYPESCRIPT.statements if "<T>" not in one]),
     "c": _C,
     "cpp": _CPP,
 }

@@ -53,10 +53,11 @@ def members(dialect: str) -> st.SearchStrategy[list[str]]:
 _INDENTS = dict.fromkeys(SOURCES, (0, 0)) | {"python": (4, 8)}
 
 
+@pytest.mark.parametrize("line_break", ["\n", "\r\n"])
 @pytest.mark.parametrize("dialect", list(SOURCES))
 @given(data=st.data())
-def test_the_chunks_are_those_of_the_whole_tree(dialect: str, data: st.DataObject) -> None:
-    source = (SOURCES[dialect].around % "".join(data.draw(members(dialect)))).encode()
+def test_the_chunks_are_those_of_the_whole_tree(dialect: str, line_break: str, data: st.DataObject) -> None:
+    source = (SOURCES[dialect].around % "".join(data.draw(members(dialect)))).replace("\n", line_break).encode()
     cut = whole(source, dialect)
     assume(not cut.errors)
     assert list(chunk_blob(source, dialect).chunks) == cut.chunks
@@ -477,3 +478,74 @@ def test_a_function_of_python_ends_with_its_last_statement(body: str, last: int)
     found = named(source, "python")
     assert (found[0], found[-1][0]) == (("f", 1, last), "g")
     assert found == [(c.name, c.start_line, c.end_line) for c in whole(source.encode(), "python").chunks]
+
+
+@pytest.mark.parametrize("dialect", ["c", "cpp"])
+@pytest.mark.parametrize(
+    "line",
+    [
+        "#define SWAP(a, b) do { \\\n  int t = a; \\\n  } while (0)",
+        "#define CHECK(a) if (!(a)) { \\\n  h(a);",
+        "// it's \\\n  } int none(void) {",
+        'h("it\\\n} int none(void) {");',
+    ],
+)
+def test_a_line_of_c_goes_on_behind_a_backslash_before_cr_and_lf(dialect: str, line: str) -> None:
+    source = f"int f(int a)\n{{\n{line}\n  h(1, 2, 3, 4);\n}}\nint g(int a) {{\n  return h(1, 2, 3);\n}}\n"
+    last = 5 + line.count("\n")
+    assert named(source, dialect) == [("f", 1, last), ("g", last + 1, last + 3)]
+    assert named(source.replace("\n", "\r\n"), dialect) == [("f", 1, last), ("g", last + 1, last + 3)]
+
+
+@pytest.mark.parametrize("dialect", ["c", "cpp"])
+def test_a_macro_whose_name_ends_in_r_before_a_string_begins_no_raw_one(dialect: str) -> None:
+    f, g = 'int f(int a)\n{\n  log(ERR"(%d) failed", a);\n}\n', 'int g(int a)\n{\n  log("(x)");\n}\n'
+    source = f"{f}{g}int k(int a) {{ return h(1, 2); }}\n"
+    assert named(source, dialect) == [("f", 1, 4), ("g", 5, 8), ("k", 9, 9)]
+
+
+@pytest.mark.parametrize("end", ["\r", "\u2028", "\u2029"])
+@pytest.mark.parametrize("dialect", ["javascript", "typescript", "tsx"])
+def test_a_comment_of_javascript_ends_where_its_line_does(dialect: str, end: str) -> None:
+    source = f"function f() {{ // x{end} }}\nfunction g() // y{end} {{\n h(1, 2, 3, 4);\n}}\n"
+    assert named(source, dialect) == [("f", 1, 1), ("g", 2, 4)]
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "function f() {\n  if (a) /\\/*/.test(b); h(1,2,3); }\nfunction g() { h(1,2,3,4); /* } */ }\n",
+        "function f() {\n  if (a) /[/*]/.test(b); h(1,2,3); }\nfunction g() { h(1,2,3,4); /* } */ }\n",
+        "function f() { h(1,2,3);\n--> } function k() {\n h(1,2,3,4)\n}\nfunction g() { h(1,2,3,4); }\n",
+        "function f() { a = <b>it's</b> // don't } function k() {\n h(1,2,3,4);\n}\nfunction g() { h(1,2,3,4); }\n",
+    ],
+)
+def test_signs_of_javascript_that_nothing_explains_make_no_function(source: str) -> None:
+    assert [name for name, *_ in named(source, "javascript")] == ["f", "g"]
+
+
+def test_a_line_of_python_in_blanks_below_one_in_a_tab_ends_the_body() -> None:
+    source = b"if a:\n def f():\n \ta = 1234567\n  b = 2345\n"
+    assert list(chunk_blob(source, "python").chunks) == whole(source, "python").chunks
+
+
+def test_python_indented_deeper_than_its_grammar_bears_is_not_parsed() -> None:
+    # The grammar ends the process over more than 512 levels where a string is open.
+    for blank in (" ", "\f ", "\r "):
+        lines = "".join(blank[:-1] + " " * level + "def f():\n" for level in range(700))
+        assert chunk_blob(f"x\n{lines}{' ' * 700}x = '''\n".encode(), "python").status == "too_deep"
+    assert chunk_blob(("x = (\n" + " " * 60_000 + "1)\n").encode(), "python").status == "parsed"
+
+
+def test_the_walk_is_given_up_with_the_parse(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(chunking, "new_deadline", lambda: 0.0)
+    assert chunk_blob(b"class C { void f() { } }\n", "java").status == "parse_timeout"
+
+
+def test_python_nested_as_deep_as_it_may_be_is_searched_in_bounded_time() -> None:
+    # Searched once for each level, this takes an hour.
+    depth = 390
+    lines = "".join(" " * level + "def f():\n" for level in range(depth))
+    strings = "''; " * 500_000
+    source = f"x\n{lines}{' ' * depth}{strings}\n{' ' * depth}class A: pass\n"
+    assert len(left(source.encode(), "python")) == len(source)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from functools import partial
 
 from tree_sitter import Node
 
@@ -237,26 +238,26 @@ _WRAPPERS = frozenset(
     | {"preproc_if", "preproc_ifdef", "preproc_else", "preproc_elif", "preproc_elifdef"}
 )
 
-_DIRECTIVE = rb"(?:[^\n\\/]++|\\.|/(?!\*)|%b)*+" % COMMENT
-_FINDER = bodies(
-    (
-        COMMENT,
-        rb"//(?:[^\n\\]++|\\.)*+",
-        DIVISION,
-        rb'"(?<=R")\((?:[^)]++|\)(?!"))*+\)"',
-        rb'"(?<!\WR")(?<!\W[LuU]R")(?<!\Wu8R")(?:[^"\\\n]++|\\.)*+"',
-        rb"'(?:(?<=\b\d')|(?<=x[\da-fA-F]')|(?<=\d\d')|(?<=[\dA-F]{2}'))(?<!\bu8')(?=[\da-fA-F])",  # in a number
-        rb"'(?:[^'\\\n]++|\\.)++'",
-        rb"#(?![ \t]*(?:if|el|endif))" + _DIRECTIVE,
-    ),
-    (
-        rb"\)\s*+(?:#[^\n]*+\s*+)?(?:(?:const|noexcept|override|final|mutable|volatile|&&?)\s*+|->[^{}()\"'#/;]*+)*+",
-        rb"=\s*+",
-    ),
-    directives=(rb"#[ \t]*if" + _DIRECTIVE, rb"#[ \t]*el" + _DIRECTIVE, rb"#[ \t]*endif" + _DIRECTIVE),
+_CONTINUED = rb"(?:[^\n\\/]++|\\(?:\r\n|.)|/(?!\*)|%b)*+" % COMMENT
+_DIRECTIVES = (rb"#[ \t]*if" + _CONTINUED, rb"#[ \t]*el" + _CONTINUED, rb"#[ \t]*endif" + _CONTINUED)
+_STRING = rb'(?:[^"\\\n]++|\\(?:\r\n|.))*+"'
+_HEADS = (
+    rb"\)\s*+(?:#[^\n]*+\s*+)?(?:(?:const|noexcept|override|final|mutable|volatile|&&?)\s*+|->[^{}()\"'#/;]*+)*+",
+    rb"=\s*+",
 )
-_BODIES = Bodies(
-    _FINDER,
+_OPAQUE = (
+    COMMENT,
+    rb"//(?:[^\n\\]++|\\(?:\r\n|.))*+",
+    DIVISION,
+    rb"'(?:(?<=\b\d')|(?<=x[\da-fA-F]')|(?<=\d\d')|(?<=[\dA-F]{2}'))(?<!\bu8')(?=[\da-fA-F])",  # in a number
+    rb"'(?:[^'\\\n]++|\\.)++'",
+    rb"#(?![ \t]*(?:if|el|endif))" + _CONTINUED,
+)
+# One with a delimiter is not read.
+_RAW_STRING = rb'"(?:(?<=\WR")|(?<=\W[LuU]R")|(?<=\Wu8R"))\((?:[^)]++|\)(?!"))*+\)"'
+_NO_RAW_STRING = rb'"(?<!\WR")(?<!\W[LuU]R")(?<!\Wu8R")' + _STRING
+_bodies = partial(
+    Bodies,
     # A macro's call with a string or a single name: to the grammar it may be none of the block that follows.
     blocks=rb"[ \t]*+[A-Z]\w*+[ \t]*+\(\w++\)|[^\n]*\"",
     go_inside=False,
@@ -276,7 +277,7 @@ C = Rules(
     plain=plain_c,
     masked=mask_c,
     masks_are_few=True,
-    bodies=_BODIES,
+    bodies=_bodies(bodies((*_OPAQUE, b'"' + _STRING), _HEADS, directives=_DIRECTIVES)),
 )
 
 CPP = Rules(
@@ -303,5 +304,5 @@ CPP = Rules(
     plain=plain_cpp,
     masked=mask_cpp,
     masks_are_few=True,
-    bodies=_BODIES,
+    bodies=_bodies(bodies((*_OPAQUE, _RAW_STRING, _NO_RAW_STRING), _HEADS, directives=_DIRECTIVES)),
 )

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 
 from tree_sitter import Node
 
-from quarry_harness.languages.bodies import COMMENT, LINE_COMMENT, bodies
+from quarry_harness.languages.bodies import COMMENT, bodies
 from quarry_harness.languages.rules import (
     Bodies,
     Enter,
@@ -185,7 +185,8 @@ _INNER_FUNCTIONS = frozenset(
         "class",
     }
 )
-_BETWEEN = rb"(?:\s|%b|%b)*+" % (COMMENT, LINE_COMMENT)
+_TO_THE_LINES_END = rb"//(?:[^\n\r\xe2]++|\xe2(?!\x80[\xa8\xa9]))*+"  # two more signs end a line: U+2028, U+2029
+_BETWEEN = rb"(?:\s|%b|%b)*+" % (COMMENT, _TO_THE_LINES_END)
 _SECOND_LOOKS = (
     SecondLook(re.compile(rb"return\s*\{"), _returned, not_inside=_INNER_FUNCTIONS),
     SecondLook(
@@ -269,17 +270,14 @@ _BEFORE_A_REGEX = (
     *(rb"\b%b%b" % (word, blank) for word in _BEFORE_A_VALUE for blank in (b"", b" ")),
     *(rb"[\s(&|=!]!", rb"=> "),
 )
+_BEHIND_A_VALUE = rb"(?:(?<=[\w$\]]/)|(?<=[\w$\]] /))%b" % b"".join(
+    rb"(?<!\b%b/)(?<!\b%b /)" % (word, word) for word in _BEFORE_A_VALUE
+)
 # In `if (a) /"/.test(b)` it is not told: read only where what may be a regular expression holds no sign that matters.
-_NO_SIGN_BEFORE_A_SLASH = rb"""(?![^/\n"'`{}]*+["'`{}][^/\n]*+/)"""
+_BEHIND_A_PARENTHESIS = rb"""(?:(?<=\)/)|(?<=\) /))(?![^/\n"'`{}\\\[]*+(?:["'`{}\\\[][^\n]*/|/\*))"""
+_BEGINS_A_REGEX = rb"(?:%b)%b" % (b"|".join(rb"(?<=%b/)" % before for before in _BEFORE_A_REGEX), _REGEX)
 _SLASH = rb"/(?:%b)" % b"|".join(
-    (
-        COMMENT[1:],
-        LINE_COMMENT[1:],
-        rb"(?!>)(?:(?<=[\w$\]]/)|(?<=[\w$\]] /))%b"
-        % b"".join(rb"(?<!\b%b/)(?<!\b%b /)" % (w, w) for w in _BEFORE_A_VALUE),
-        rb"(?!>)(?:(?<=\)/)|(?<=\) /))" + _NO_SIGN_BEFORE_A_SLASH,
-        rb"(?:%b)%b" % (b"|".join(rb"(?<=%b/)" % before for before in _BEFORE_A_REGEX), _REGEX),
-    )
+    (COMMENT[1:], _TO_THE_LINES_END[1:], _BEHIND_A_VALUE, _BEHIND_A_PARENTHESIS, _BEGINS_A_REGEX)
 )
 
 
@@ -295,8 +293,16 @@ _FINDER = bodies(
     (*_QUOTED, _SLASH, _template(2), rb"#(?:![^\n]*+)?"),
     (rb"""\)\s*+(?::[^(){};"'`/=]{1,200}+)?""", rb"=>\s*+"),
 )
+
+
+def _first_code(source: bytes) -> int:
+    """Behind all of a source with JSX, whose text may hold any sign, or with the comments of HTML; else 0."""
+    return len(source) if any(sign in source for sign in (b"</", b"/>", b"<!--", b"-->")) else 0
+
+
 _BODIES = Bodies(
     _FINDER,
+    first=_first_code,
     # Blocks that are walked through, and, in a broken object, statements that look like methods.
     blocks=rb"[^\n]*\b(?:(?:catch|%b)[ \t]*+\(|class\b)" % b"|".join(sorted(map(str.encode, _STATEMENTS))),
 )

@@ -66,16 +66,21 @@ _FINDER = b"|".join(
         _COMMENT,
         # The body from the blank before its first sign to the line break behind its last one; no line is indented less
         # than the first.
-        rb"%b(?:%b)*+(\1[ \t]*?)([ \t]%b(?:(?:%b)*+\2[ \t]++%b)*+)" % (_HEAD, _NO_CODE, _CODE, _NO_CODE, _CODE),
+        rb"%b(?:%b)*+(?=([ \t]++))\1[ \t]*?([ \t]%b(?:(?:%b)*+\2[ \t]*+%b)*+)"
+        % (_HEAD, _NO_CODE, _CODE, _NO_CODE, _CODE),
         *(b"%b()" % sign for sign in (b"'", b'"')),
     )
 )
 
 
-def _ends_unclear(source: bytes, _start: int, end: int) -> bool:
-    """Whether a body's last sign is not the end of its function, or has no room for the end of a string."""
-    line = source[source.rfind(b"\n", 0, end) + 1 : end]
-    return len(line) < 3 or b"#" in line or line.endswith((b";", b" ", b"\t", b"\r"))
+def _is_unclear(source: bytes, start: int, end: int) -> bool:
+    """Whether a body's last sign is not the end of its function, or its first or last line has no room for quotes."""
+    last = source[source.rfind(b"\n", 0, end) + 1 : end]
+    first = source.find(b"\n", start, end)
+    return min(len(last), first - start if first >= 0 else 3) < 3 or b"#" in last or last.endswith(_NO_ENDS)
+
+
+_NO_ENDS = (b";", b" ", b"\t", b"\r")
 
 
 RULES = Rules(
@@ -103,6 +108,7 @@ RULES = Rules(
         }
     ),
     hooks={"decorated_definition": _decorated},
+    levels_are_few=True,
     second_looks=(SecondLook(re.compile(rb"\n[ \t]+class\b"), _local_class),),
-    bodies=Bodies(_FINDER, opening=b'"""', closing=b'"""', stays=_ends_unclear),
+    bodies=Bodies(_FINDER, opening=b'"""', closing=b'"""', stays=_is_unclear),
 )
