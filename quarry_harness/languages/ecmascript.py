@@ -258,7 +258,8 @@ def _code_before(source: bytes, at: int) -> bytes:
     return b""
 
 
-_QUOTED = (rb'"(?:[^"\\\n]++|\\.)*+"', rb"'(?:[^'\\\n]++|\\.)*+'")
+# Right behind a word or a bracket no string begins: it is the text of JSX (`<b>it's</b>`), which is not read.
+_QUOTED = (rb'"(?<![\w$)\]}]")(?:[^"\\\n]++|\\.)*+"', rb"'(?<![\w$)\]}]')(?:[^'\\\n]++|\\.)*+'")
 _IN_A_CLASS = rb"\[(?:[^\]\\\n]++|\\[^\n])*+\]"
 _REGEX = rb"(?:[^/\\\[\n*]|\\[^\n]|%b)(?:[^/\\\[\n]++|\\[^\n]|%b)*+/" % (_IN_A_CLASS, _IN_A_CLASS)
 _BEFORE_A_VALUE = b"await case delete do else in instanceof of return throw typeof void yield".split()
@@ -270,11 +271,11 @@ _BEFORE_A_REGEX = (
     *(rb"\b%b%b" % (word, blank) for word in _BEFORE_A_VALUE for blank in (b"", b" ")),
     *(rb"[\s(&|=!]!", rb"=> "),
 )
-_BEHIND_A_VALUE = rb"(?:(?<=[\w$\]]/)|(?<=[\w$\]] /))%b" % b"".join(
+_BEHIND_A_VALUE = rb"(?!>)(?:(?<=[\w$\]]/)|(?<=[\w$\]] /))%b" % b"".join(
     rb"(?<!\b%b/)(?<!\b%b /)" % (word, word) for word in _BEFORE_A_VALUE
 )
 # In `if (a) /"/.test(b)` it is not told: read only where what may be a regular expression holds no sign that matters.
-_BEHIND_A_PARENTHESIS = rb"""(?:(?<=\)/)|(?<=\) /))(?![^/\n"'`{}\\\[]*+(?:["'`{}\\\[][^\n]*/|/\*))"""
+_BEHIND_A_PARENTHESIS = rb"""(?!>)(?:(?<=\)/)|(?<=\) /))(?![^/\n"'`{}\\\[]*+(?:["'`{}\\\[][^\n]*/|/\*))"""
 _BEGINS_A_REGEX = rb"(?:%b)%b" % (b"|".join(rb"(?<=%b/)" % before for before in _BEFORE_A_REGEX), _REGEX)
 _SLASH = rb"/(?:%b)" % b"|".join(
     (COMMENT[1:], _TO_THE_LINES_END[1:], _BEHIND_A_VALUE, _BEHIND_A_PARENTHESIS, _BEGINS_A_REGEX)
@@ -283,21 +284,31 @@ _SLASH = rb"/(?:%b)" % b"|".join(
 
 def _template(holes: int) -> bytes:
     """A template string whose holes may hold others, nested so deep."""
-    inner = rb"|".join((*_QUOTED, *([_template(holes - 1)] if holes else [])))
+    slash = rb"/(?:%b|(?<=\(/)%b|(?<=[\w\])] /)(?= ))" % (COMMENT[1:], _REGEX)
+    inner = rb"|".join((*_QUOTED, slash, *([_template(holes - 1)] if holes else [])))
     hole = rb"""[^{}"'`/]++|%b""" % inner
     hole = rb"\$\{(?:%b|\{(?:%b)*+\})*+\}" % (hole, hole)
     return rb"`(?:[^`\\$]++|\\.|\$(?!\{)|%b)*+`" % hole
 
 
 _FINDER = bodies(
-    (*_QUOTED, _SLASH, _template(2), rb"#(?:![^\n]*+)?"),
-    (rb"""\)\s*+(?::[^(){};"'`/=]{1,200}+)?""", rb"=>\s*+"),
+    (*_QUOTED, _SLASH, _template(1), rb"#(?:![^\n]*+)?"),
+    # Not behind `a =>` without parentheses: one more sign to stop at, and one more pattern, cost more than they save.
+    (rb"""\)\s*+(?::[^(){};"'`/=]{1,200}+)?(?:=>\s*+)?""",),
 )
 
 
+_COMMENT_OF_HTML = re.compile(rb"(?:\A|[\n\r])\s*+-->|<!--")
+
+
 def _first_code(source: bytes) -> int:
-    """Behind all of a source with JSX, whose text may hold any sign, or with the comments of HTML; else 0."""
-    return len(source) if any(sign in source for sign in (b"</", b"/>", b"<!--", b"-->")) else 0
+    """0, or, where a source may have HTML's comments, whose text may hold any sign, what is behind all of it."""
+    if b"-->" in source or b"<!--" in source:
+        for match in _COMMENT_OF_HTML.finditer(source):
+            line = source[max(0, source.rfind(b"\n", 0, match.start())) : match.start()]
+            if match[0] != b"<!--" or sum(map(line.count, (b'"', b"'", b"`"))) % 2 == 0:
+                return len(source)
+    return 0
 
 
 _BODIES = Bodies(
