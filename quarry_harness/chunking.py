@@ -57,7 +57,7 @@ def chunk_blob(data: bytes, dialect: str) -> ParsedBlob:
     "too_deep" (see `readable.too_deep`), "parse_timeout" (over `PARSE_STEPS` or `PARSE_LIMIT_S`).
     """
     rules = RULES_OF_DIALECT[dialect]
-    reason = unreadable(data) or unbearable(data, rules.ambiguous)
+    reason = unreadable(data) or unbearable(data, rules.ambiguous, rules.hard)
     if reason := reason or (too_deep(data) if rules.levels_are_few else ""):
         return ParsedBlob(reason, lines=_lines(data))
     try:

@@ -30,7 +30,11 @@ def unreadable(data: bytes) -> str:
             return "utf16"
         if len(head) - len(head.translate(None, _CONTROL)) > len(head) // 100 + 8:
             return "binary"
-    return ""
+    # Scala's grammar needs hours for a megabyte of signs that no text has so many of.
+    return "binary" if any(data.count(sign) > _MANY_STRANGE for sign in (b"\xff", b"\xef\xbb\xbf")) else ""
+
+
+_MANY_STRANGE = 1_000
 
 
 def _looks_like_utf16(head: bytes) -> bool:
@@ -42,12 +46,16 @@ def _looks_like_utf16(head: bytes) -> bool:
 _COMMENT_OR_STRING = re.compile(rb'/\*.*?(?:\*/|\Z)|//[^\n]*|"(?:[^"\\\n]|\\.)*+"', re.S)
 
 
-def unbearable(data: bytes, signs: bytes) -> str:
+def unbearable(data: bytes, signs: bytes, hard: re.Pattern[bytes] | None = None) -> str:
     """Returns why a blob is not given to a parser that would take gigabytes or hours over it; "" for all real code.
+
+    `signs` are those of which one statement must not have thousands, `hard` matches what must not be there at all.
 
     At the end of a file with errors the parser tries all ways through what it could not decide, in one step that
     nothing can interrupt: 32,000 `a<` in Java take more than 12 GB, 4,000 `a=>` take 20 seconds.
     """
+    if hard is not None and hard.search(data) is not None:
+        return "too_ambiguous"
     if sum(data.count(sign) for sign in signs) <= MAX_AMBIGUOUS_SIGNS or not _has_many_in_a_statement(data, signs):
         return ""
     return "too_ambiguous" if _has_many_in_a_statement(_COMMENT_OR_STRING.sub(b"", data), signs) else ""

@@ -27,6 +27,26 @@ def chunks(source: str, dialect: str) -> list[tuple[str, str, str, int, int]]:
 
 
 @pytest.mark.parametrize(
+    ("unit", "dialect", "status"),
+    [
+        *((unit, "python", "too_ambiguous") for unit in (b"/* a ", b"-* a ", b"// * a\n", b"%  *(a) ")),
+        (b"'", "scala", "too_ambiguous"),
+        (b"\xff", "scala", "binary"),
+        (b"\xef\xbb\xbf", "scala", "binary"),
+    ],
+)
+def test_what_no_limit_of_a_parse_stops_is_not_parsed(unit: bytes, dialect: str, status: str) -> None:
+    # A tenth of this took gigabytes, or minutes in one step.
+    assert chunk_blob(unit * 200_000, dialect).status == status
+
+
+def test_stars_and_slashes_of_real_python_are_parsed() -> None:
+    code, text, comment = "x = f(*a, **b)\ny = 2 ** -1 / c * d\n", "/* a */ b;\n", "#" + "-* " * 200 + "\n"
+    source = f'{code * 500}"""{text * 500}"""\n{comment * 9}'
+    assert chunk_blob(source.encode(), "python").status == "parsed"
+
+
+@pytest.mark.parametrize(
     ("pattern", "dialect"), [(b"a<", "java"), (b"a => ", "java"), (b"a<", "csharp"), (b"a => ", "c"), (b"a<(b)", "cpp")]
 )
 def test_what_the_parser_cannot_bear_is_not_given_to_it(pattern: bytes, dialect: str) -> None:

@@ -153,4 +153,5 @@ RULES = Rules(
     hooks={"function_definition": _definition, "function_declaration": _declaration, "given_definition": _given},
     masked=mask_names,
     bodies=_BODIES,
+    hard=re.compile(rb"'{1000}"),
 )
