@@ -39,7 +39,7 @@ from quarry_harness.languages.rules import (
     place_after,
     text,
 )
-from quarry_harness.readable import too_deep, unbearable, unreadable
+from quarry_harness.readable import too_deep, too_strange, unbearable, unreadable
 from quarry_harness.trees import best_tree, grammar, new_deadline, plain
 from quarry_harness.types import Chunk, ParsedBlob
 
@@ -58,6 +58,7 @@ def chunk_blob(data: bytes, dialect: str) -> ParsedBlob:
     """
     rules = RULES_OF_DIALECT[dialect]
     reason = unreadable(data) or unbearable(data, rules.ambiguous, rules.hard)
+    reason = reason or (too_strange(data) if rules.strange_runs_are_short else "")
     if reason := reason or (too_deep(data) if rules.levels_are_few else ""):
         return ParsedBlob(reason, lines=_lines(data))
     try:

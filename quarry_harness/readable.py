@@ -61,6 +61,18 @@ def unbearable(data: bytes, signs: bytes, hard: re.Pattern[bytes] | None = None)
     return "too_ambiguous" if _has_many_in_a_statement(_COMMENT_OR_STRING.sub(b"", data), signs) else ""
 
 
+def too_strange(data: bytes) -> str:
+    """Returns why a blob is not given to the grammar of Scala, "" for all real code: it needs minutes, in one step, for
+    a long run of signs that no token begins with."""
+    strange = len(data) - len(data.translate(None, _STRANGE))
+    return "binary" if strange > _LONGEST_RUN and _STRANGE_RUN.search(data) is not None else ""
+
+
+_LONGEST_RUN = 20_000
+_STRANGE = bytes((*range(32), *range(127, 256)))
+_STRANGE_RUN = re.compile(rb"[\x00-\x20\x7f-\xff]{%d}" % _LONGEST_RUN)
+
+
 def too_deep(data: bytes) -> str:
     """Returns why a blob is not given to the grammar of Python, "" for all real code: with more than 500 levels of
     indentation, it ends the process."""

@@ -48,7 +48,7 @@ def parse(data: bytes, dialect: str, deadline: float, old: Tree | None = None) -
     def give_up(_offset: int, _has_error: bool) -> bool:
         nonlocal steps
         steps += 1
-        return steps > PARSE_STEPS or (steps % 8 == 0 and time.monotonic() > deadline)
+        return steps > PARSE_STEPS or ((steps % 8 == 0 or steps < 64) and time.monotonic() > deadline)
 
     view = memoryview(data)
     try:

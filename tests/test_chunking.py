@@ -31,6 +31,7 @@ def chunks(source: str, dialect: str) -> list[tuple[str, str, str, int, int]]:
     [
         *((unit, "python", "too_ambiguous") for unit in (b"/* a ", b"-* a ", b"// * a\n", b"%  *(a) ")),
         (b"'", "scala", "too_ambiguous"),
+        *((unit, "scala", "binary") for unit in (b"\xe2\x80\x8b", b"\xe2\x80\x8b \n", b"\x7f ")),
         (b"\xff", "scala", "binary"),
         (b"\xef\xbb\xbf", "scala", "binary"),
     ],

@@ -120,6 +120,7 @@ class Rules:
     name: Callable[[Node, bytes], str] | None = None  # instead of the text of the field `name`
     ambiguous: bytes = b""  # signs of which the grammar's error recovery cannot bear thousands in one statement
     hard: re.Pattern[bytes] | None = None  # what its error recovery cannot bear at all
+    strange_runs_are_short: bool = False  # a long run of signs that are none of the language takes minutes
     levels_are_few: bool = False  # more indentation than real code has crashes the grammar
     package: str = ""  # what to take the grammar from, where that is not the pack: a distribution of one grammar
     bodies: Bodies | None = None  # finds function bodies that need no parse

@@ -154,4 +154,5 @@ RULES = Rules(
     masked=mask_names,
     bodies=_BODIES,
     hard=re.compile(rb"'{1000}"),
+    strange_runs_are_short=True,
 )
