@@ -61,6 +61,12 @@ def unbearable(data: bytes, signs: bytes, hard: re.Pattern[bytes] | None = None)
     return "too_ambiguous" if _has_many_in_a_statement(_COMMENT_OR_STRING.sub(b"", data), signs) else ""
 
 
+def _has_many_in_a_statement(data: bytes, signs: bytes) -> bool:
+    others = bytes(byte for byte in range(256) if byte not in signs + b";{}")
+    run = b"[%s]{%d}" % (re.escape(signs), MAX_AMBIGUOUS_SIGNS + 1)
+    return re.search(run, data.translate(None, others)) is not None
+
+
 def too_strange(data: bytes) -> str:
     """Returns why a blob is not given to the grammar of Scala, "" for all real code: it needs minutes, in one step, for
     a long run of signs that no token begins with."""
@@ -70,11 +76,11 @@ def too_strange(data: bytes) -> str:
 
 _LONGEST_RUN = 20_000
 _STRANGE = bytes((*range(32), *range(127, 256)))
-_STRANGE_RUN = re.compile(rb"[\x00-\x20\x7f-\xff]{%d}" % _LONGEST_RUN)
+_STRANGE_RUN = re.compile(rb"(?<![\x00-\x20\x7f-\xff])[\x00-\x20\x7f-\xff]{%d}" % _LONGEST_RUN)
 
 
 def too_deep(data: bytes) -> str:
-    """Returns why a blob is not given to the grammar of Python, "" for all real code: with more than 500 levels of
+    """Returns why a blob is not given to the grammar of Python, "" for all real code: with more than 512 levels of
     indentation, it ends the process."""
     if len(data) < _SMALLEST_DEEP or _DEEP.search(data) is None:
         return ""
@@ -96,9 +102,3 @@ _DEEP = re.compile(rb"[\n\r\f][ \t]{%d}" % (_MAX_LEVELS // 8))
 _SMALLEST_DEEP = _MAX_LEVELS * _MAX_LEVELS // 16
 _INDENT = re.compile(rb"(?<=\n)[ \t\r\f]*+(?=[^\s#])")
 _RESET = re.compile(rb"[\r\f]")  # behind these the grammar counts anew
-
-
-def _has_many_in_a_statement(data: bytes, signs: bytes) -> bool:
-    others = bytes(byte for byte in range(256) if byte not in signs + b";{}")
-    run = b"[%s]{%d}" % (re.escape(signs), MAX_AMBIGUOUS_SIGNS + 1)
-    return re.search(run, data.translate(None, others)) is not None

@@ -23,6 +23,12 @@ def whole(source: bytes, dialect: str) -> chunking._Cut:
     return chunking._cut_whole(source, plain(source, dialect), dialect, math.inf, places)
 
 
+def without_insides(source: bytes, dialect: str) -> chunking._Cut | None:
+    """What the tree without the insides of functions holds."""
+    places = chunking._places(source, RULES_OF_DIALECT[dialect], has_errors=False)
+    return chunking._cut_without_bodies(source, plain(source, dialect), dialect, math.inf, places)
+
+
 def found_in(source: bytes, dialect: str) -> list[Span]:
     """The insides of the bodies that are taken out at first."""
     rules = RULES_OF_DIALECT[dialect]
@@ -323,9 +329,7 @@ def test_bodies_inside_of_one_that_stays_are_taken_out(dialect: str, source: str
     assert b"new A(1) {" in given_
     assert b"own" in given_
     assert b"h(1" not in given_
-    rules = RULES_OF_DIALECT[dialect]
-    places = chunking._places(data, rules, has_errors=False)
-    found = chunking._cut_without_bodies(data, data, dialect, math.inf, places)
+    found = without_insides(data, dialect)
     assert found is not None
     assert found.chunks == whole(data, dialect).chunks
 
@@ -406,8 +410,7 @@ def test_a_table_of_c_is_taken_out() -> None:
 def test_what_was_taken_out_of_what_is_walked_is_put_back(dialect: str, source: str) -> None:
     function = SOURCES[dialect].function
     data = (source % "".join(f"{function % name} {{ h(1, 2, 3, 4); }}\n" for name in "fg")).encode()
-    places = chunking._places(data, RULES_OF_DIALECT[dialect], has_errors=False)
-    found = chunking._cut_without_bodies(data, data, dialect, math.inf, places)
+    found = without_insides(data, dialect)
     assert found is not None
     assert {chunk.name for chunk in found.chunks} >= {"own", "f", "g"}
     assert found.chunks == whole(data, dialect).chunks
@@ -549,3 +552,15 @@ def test_python_nested_as_deep_as_it_may_be_is_searched_in_bounded_time() -> Non
     strings = "''; " * 500_000
     source = f"x\n{lines}{' ' * depth}{strings}\n{' ' * depth}class A: pass\n"
     assert len(left(source.encode(), "python")) == len(source)
+
+
+@pytest.mark.parametrize("source", ["'" + "<!--" * 900_000, "-->" + "\n" * 3_000_000])
+def test_the_comments_of_html_are_looked_for_in_bounded_time(source: str) -> None:
+    # Where each is searched for from the line's or the blanks' beginning, this takes a day.
+    assert not found_in(source.encode(), "javascript")
+
+
+def test_an_html_comment_in_a_string_of_javascript_keeps_no_file_whole() -> None:
+    function = "function f() { h(1, 2, 3, 4); }\n"
+    assert len(found_in(f"a = '<!-- b -->';\n{function}".encode(), "javascript")) == 1
+    assert not found_in(f"a = 1; <!-- it's {{\n{function}".encode(), "javascript")

@@ -13,6 +13,7 @@ from quarry_harness.languages import PROFILES
 from quarry_harness.languages.c_family import CPP, C, plain_c, plain_cpp
 from quarry_harness.languages.csharp import mask_directives
 from quarry_harness.languages.scala import mask_names
+from quarry_harness.readable import too_strange
 
 QUARRY = PROFILES["quarry"] or frozenset()
 
@@ -39,6 +40,11 @@ def chunks(source: str, dialect: str) -> list[tuple[str, str, str, int, int]]:
 def test_what_no_limit_of_a_parse_stops_is_not_parsed(unit: bytes, dialect: str, status: str) -> None:
     # A tenth of this took gigabytes, or minutes in one step.
     assert chunk_blob(unit * 200_000, dialect).status == status
+
+
+def test_runs_of_strange_signs_just_short_enough_are_looked_at_once() -> None:
+    # Where the search begins anew at each sign, this takes minutes.
+    assert too_strange((b"\x7f" * 19_999 + b"a") * 200) == ""
 
 
 def test_stars_and_slashes_of_real_python_are_parsed() -> None:

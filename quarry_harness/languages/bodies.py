@@ -120,7 +120,7 @@ def without_bodies(source: bytes, spans: Sequence[Span], how: Bodies) -> bytes:
     pieces: list[bytes] = []
     kept_to = 0
     for start, end in spans:
-        filler = b"" if is_value(source, start) else how.filler
+        filler = how.filler if how.filler and not is_value(source, start) else b""
         pieces += (source[kept_to:start], _closed(blank(source[start:end]), filler + how.opening, how.closing))
         kept_to = end
     return b"".join((*pieces, source[kept_to:]))

@@ -298,15 +298,18 @@ _FINDER = bodies(
 )
 
 
-_COMMENT_OF_HTML = re.compile(rb"(?:\A|[\n\r])\s*+-->|<!--")
+_COMMENT_OF_HTML = re.compile(rb"(?:\A|[\n\r])[^\S\n\r]*+-->|<!--")
+_LINE_BYTES = 1_000
 
 
 def _first_code(source: bytes) -> int:
     """0, or, where a source may have HTML's comments, whose text may hold any sign, what is behind all of it."""
     if b"-->" in source or b"<!--" in source:
         for match in _COMMENT_OF_HTML.finditer(source):
-            line = source[max(0, source.rfind(b"\n", 0, match.start())) : match.start()]
-            if match[0] != b"<!--" or sum(map(line.count, (b'"', b"'", b"`"))) % 2 == 0:
+            first = max(0, match.start() - _LINE_BYTES)
+            line = source[first : match.start()].rpartition(b"\n")[2]
+            is_long = len(line) == _LINE_BYTES  # where it begins, and in what, is not looked for
+            if match[0] != b"<!--" or is_long or sum(map(line.count, (b'"', b"'", b"`"))) % 2 == 0:
                 return len(source)
     return 0
 

@@ -62,10 +62,6 @@ _FINDER = bodies(
     ),
     (rb"\)\s*+(?:throws\b[\w\s.,]*+)?",),
 )
-_BODIES = Bodies(
-    _FINDER,
-    stays_behind_a_place=True,
-)
 
 RULES = Rules(
     language="java",
@@ -93,5 +89,5 @@ RULES = Rules(
     searched=frozenset({"field_declaration", "constant_declaration", "static_initializer", "block", "argument_list"}),
     second_looks=_SECOND_LOOKS,
     ambiguous=b"<=",
-    bodies=_BODIES,
+    bodies=Bodies(_FINDER, stays_behind_a_place=True),
 )

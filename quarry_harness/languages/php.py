@@ -70,10 +70,6 @@ _FINDER = bodies(
     ),
     (rb"f(?<![\w$>:\x80-\xff]f)unction\b[\s&\w\x80-\xff]{0,200}+%b%b(?:\(%b\)%b)?+" % (_PARAMETERS, *(_PLAIN,) * 3),),
 )
-_BODIES = Bodies(
-    _FINDER,
-    first=_first_code,
-)
 
 RULES = Rules(
     language="php",
@@ -95,5 +91,5 @@ RULES = Rules(
             "colon_block",
         }
     ),
-    bodies=_BODIES,
+    bodies=Bodies(_FINDER, first=_first_code),
 )

@@ -134,10 +134,6 @@ _FINDER = bodies(
     heads=(b"",),
     brace=_BRACE,
 )
-_BODIES = Bodies(
-    _FINDER,
-    stays_behind_a_place=True,
-)
 
 RULES = Rules(
     language="scala",
@@ -152,7 +148,7 @@ RULES = Rules(
     second_looks=(SecondLook(_NEW, _anonymous_class),),
     hooks={"function_definition": _definition, "function_declaration": _declaration, "given_definition": _given},
     masked=mask_names,
-    bodies=_BODIES,
-    hard=re.compile(rb"'{1000}"),
+    bodies=Bodies(_FINDER, stays_behind_a_place=True),
+    hard=re.compile(rb"(?<!')'{1000}"),
     strange_runs_are_short=True,
 )
