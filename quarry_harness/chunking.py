@@ -7,20 +7,15 @@ class), a pattern finds the few places worth a second look, and the tree says wh
 
 from __future__ import annotations
 
-import hashlib
-import inspect
-import sys
 import time
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from functools import cache
-from importlib.metadata import version
 from operator import attrgetter, itemgetter
 from typing import NamedTuple
 
 from tree_sitter import Node
 
-from quarry_harness import languages, readable, trees
 from quarry_harness.languages import RULES_OF_DIALECT
 from quarry_harness.languages.bodies import find_bodies, is_value, without_bodies
 from quarry_harness.languages.rules import (
@@ -60,12 +55,17 @@ def chunk_blob(data: bytes, dialect: str) -> ParsedBlob:
     reason = unreadable(data) or unbearable(data, rules.ambiguous, rules.hard)
     reason = reason or (too_strange(data) if rules.strange_runs_are_short else "")
     if reason := reason or (too_deep(data) if rules.levels_are_few else ""):
-        return ParsedBlob(reason, lines=_lines(data))
+        return unparsed(data, reason)
     try:
         cut = _cut(data, dialect)
     except TimeoutError:
-        return ParsedBlob("parse_timeout", lines=_lines(data))
+        return unparsed(data, "parse_timeout")
     return ParsedBlob("parsed", tuple(cut.chunks), cut.errors, _lines(data, cut.root))
+
+
+def unparsed(data: bytes, status: str) -> ParsedBlob:
+    """Returns what is known of a source without its chunks: why it has none, and its lines."""
+    return ParsedBlob(status, lines=_lines(data))
 
 
 def parsed_root(data: bytes, dialect: str) -> Node:
@@ -204,36 +204,6 @@ def source_texts(data: bytes, chunks: Sequence[Chunk]) -> list[bytes]:
     if b"\r" not in data:
         return texts
     return [text.replace(b"\r\n", b"\n").replace(b"\r", b"\n") for text in texts]
-
-
-_HERE = (readable.__name__, trees.__name__, __name__)
-
-
-@cache
-def fingerprint(dialect: str) -> str:
-    """Returns a hash of all that decides this dialect's chunks: grammar, parser, the description and the rules here.
-
-    The description and the rules count by their source, comments included: what is parsed once too often costs
-    seconds, what is stale costs the result.
-    """
-    rules = RULES_OF_DIALECT[dialect]
-    parts = [dialect, rules.grammars[dialect], str(grammar(dialect).abi_version)]
-    grammar_from = rules.package or "tree-sitter-language-pack"
-    parts += [f"{package} {version(package)}" for package in ("tree-sitter", grammar_from)]
-    parts += [inspect.getsource(sys.modules[name]) for name in (*_described_in(rules), *_HERE)]
-    return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
-
-
-def _described_in(rules: Rules) -> list[str]:
-    """The modules of `languages` that hold this description and what it is made of."""
-    for module in filter(inspect.ismodule, vars(languages).values()):
-        if any(value is rules for value in vars(module).values()):
-            # What a partial is of says where it is from, not the partial.
-            parts = (getattr(value, "func", value) for value in vars(module).values())
-            used = {str(getattr(part, "__module__", "")) for part in parts}
-            names = {module.__name__, languages.rules.__name__, *used}
-            return sorted(name for name in names if name.startswith(f"{languages.__name__}."))
-    raise KeyError(rules.language)
 
 
 def _enter(node: Node, scope: Scope, _source: bytes) -> Iterable[Step]:

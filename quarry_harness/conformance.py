@@ -14,9 +14,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from quarry_harness.chunking import chunk_blob
 from quarry_harness.errors import QuarryError
 from quarry_harness.languages import LANGUAGE_OF_DIALECT, PROFILES, dialect_of_path
+from quarry_harness.parsing import Cut
+from quarry_harness.workers import worker
 
 
 class Row(NamedTuple):
@@ -87,13 +88,17 @@ def compare(folder: Path, inventory: list[Row], profile: str = "quarry") -> list
     for row in inventory:
         theirs[row.language].append(row)
     result = []
-    for language, rows in sorted(theirs.items()):
-        ours = [row for path in sorted({row.path for row in rows}) for row in _chunks(folder, path, language, kinds)]
-        result.append(_agreement(language, rows, ours))
+    with worker() as cut:
+        for language, rows in sorted(theirs.items()):
+            paths = sorted({row.path for row in rows})
+            ours = [row for path in paths for row in _chunks(folder, path, language, cut)]
+            wanted = [row for row, kind in ours if kinds is None or kind in kinds]
+            result.append(_agreement(language, rows, wanted))
     return result
 
 
-def _chunks(folder: Path, path: str, language: str, kinds: frozenset[str] | None) -> Iterator[Row]:
+def _chunks(folder: Path, path: str, language: str, cut: Cut) -> Iterator[tuple[Row, str]]:
+    """Each function of a file, and its kind."""
     dialect = dialect_of_path(path, cpp_headers=language == "cpp")
     if dialect is None or LANGUAGE_OF_DIALECT[dialect] != language:
         dialect = language
@@ -101,9 +106,8 @@ def _chunks(folder: Path, path: str, language: str, kinds: frozenset[str] | None
         data = (folder / path).read_bytes()
     except OSError:
         return  # every row of theirs then counts as only theirs, which is what a reader must see
-    for chunk in chunk_blob(data, dialect).chunks:
-        if kinds is None or chunk.kind in kinds:
-            yield Row(path, language, chunk.name, chunk.start_line, chunk.end_line)
+    for chunk in cut(data, dialect).chunks:
+        yield Row(path, language, chunk.name, chunk.start_line, chunk.end_line), chunk.kind
 
 
 def _agreement(language: str, theirs: list[Row], ours: list[Row]) -> Agreement:

@@ -7,33 +7,25 @@ from __future__ import annotations
 
 import os
 import pickle
+import resource
 import select
 import signal
-import subprocess
-import sys
 import threading
-import traceback
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from itertools import accumulate
 from pathlib import Path
-from queue import SimpleQueue
 from typing import IO, Any, NamedTuple, TypeAlias, cast
-from weakref import WeakSet
 
 from quarry_harness.chunking import chunk_blob, source_texts
-from quarry_harness.errors import EnvironmentProblem, InvalidInputError, QuarryError
-from quarry_harness.git import limit_reached, read_blobs
+from quarry_harness.errors import InvalidInputError, QuarryError
+from quarry_harness.git import read_blobs
 from quarry_harness.readable import MAX_BLOB_BYTES
-from quarry_harness.types import Chunk
+from quarry_harness.trees import PARSE_CPU_S, PARSE_MEMORY_BYTES
+from quarry_harness.types import Chunk, ParsedBlob
 
 DAMAGED = "Delete that folder, then run quarry fetch and quarry chunk again."
-
-# A worker hands back what it has when the text it holds grows past this, so memory is bounded by jobs, not by blobs.
-_HAND_BACK_BYTES = 4_000_000
-_PIECES_AHEAD = 2
 
 
 class Blob(NamedTuple):
@@ -51,6 +43,18 @@ class Batch(NamedTuple):
     blobs: Sequence[Blob]
     rules: dict[str, str]  # dialect -> what its chunks are marked with
     left_out: frozenset[str]  # object ids that the fetch left out for their size
+    hand_back: int  # the worker hands back what it has when it holds so many bytes of text
+
+
+class Source(NamedTuple):
+    """One source to be cut into chunks."""
+
+    data: bytes
+    dialect: str
+
+
+# How a source becomes chunks.
+Cut: TypeAlias = Callable[[bytes, str], ParsedBlob]
 
 
 class Strings(NamedTuple):
@@ -72,23 +76,20 @@ class Parsed(NamedTuple):
     size: int  # of those blobs, in bytes
 
 
-def parse_batch(batch: Batch, unwanted: Callable[[], bool] = lambda: False) -> Iterator[Parsed]:
+def parse_batch(batch: Batch, cut: Cut = chunk_blob) -> Iterator[Parsed]:
     """Yields what became of the blobs, in order, whenever enough text is gathered, and at the end.
 
-    Stops early where nobody waits for it: `unwanted`, asked after each blob, says so. Raises InvalidInputError where a
-    blob is missing; what was parsed before it has been yielded, or is lost.
+    Raises InvalidInputError where a blob is missing; what was parsed before it has been yielded, or is lost.
     """
-    folder, blobs, rules, left_out = batch
-    rows = _Rows()
-    for blob, (_, length, data) in zip(blobs, read_blobs(folder, (b.oid for b in blobs), MAX_BLOB_BYTES), strict=False):
-        if data is None and length < 0 and blob.oid not in left_out:
-            raise InvalidInputError(f"{folder}: blob {blob.oid} is missing.", DAMAGED)
-        rows.add(blob, rules[blob.dialect], length, data)
-        if unwanted():
-            return
-        if rows.held > _HAND_BACK_BYTES:
+    rows = _Rows(cut)
+    contents = read_blobs(batch.folder, (blob.oid for blob in batch.blobs), MAX_BLOB_BYTES)
+    for blob, (_, length, data) in zip(batch.blobs, contents, strict=False):
+        if data is None and length < 0 and blob.oid not in batch.left_out:
+            raise InvalidInputError(f"{batch.folder}: blob {blob.oid} is missing.", DAMAGED)
+        rows.add(blob, batch.rules[blob.dialect], length, data)
+        if rows.held >= batch.hand_back:
             yield rows.parsed()
-            rows = _Rows()
+            rows = _Rows(cut)
     if rows.blobs:
         yield rows.parsed()
 
@@ -96,7 +97,8 @@ def parse_batch(batch: Batch, unwanted: Callable[[], bool] = lambda: False) -> I
 class _Rows:
     """The rows of one `Parsed`, as they come together."""
 
-    def __init__(self) -> None:
+    def __init__(self, cut: Cut) -> None:
+        self.cut = cut
         self.blobs: list[tuple[Any, ...]] = []
         self.chunks: list[Chunk] = []
         # Columns that a chunk does not have: its blob's id, its number in the blob, its text.
@@ -112,7 +114,7 @@ class _Rows:
         if data is None:
             self.blobs.append((*blob, rules, max(length, 0), 0, "too_large", 0))
             return
-        parsed = chunk_blob(data, blob.dialect)
+        parsed = self.cut(data, blob.dialect)
         self.blobs.append((*blob, rules, length, parsed.lines, parsed.status, parsed.error_count))
         self.held += 200
         if parsed.chunks:
@@ -133,167 +135,63 @@ class _Rows:
         )
 
 
-class Answer:
-    """What a worker gives for one batch, piece by piece, to one reader."""
-
-    def __init__(self) -> None:
-        self.unwanted = False
-        self._pieces: SimpleQueue[Parsed | BaseException | None] = SimpleQueue()
-        # The worker waits when it is so much ahead, which bounds what all of them hold.
-        self._room = threading.Semaphore(_PIECES_AHEAD)
-
-    def __iter__(self) -> Iterator[Parsed]:
-        """Yields the pieces, and raises what the worker did."""
-        while (piece := self._pieces.get()) is not None:
-            if isinstance(piece, BaseException):
-                raise piece
-            self._room.release()
-            yield piece
-
-    def fill(self, pieces: Iterable[Parsed]) -> None:
-        """Takes all the pieces, and passes them on while they are wanted; and then that they are all, or why not."""
-        last: BaseException | None = None
-        try:
-            for piece in pieces:
-                if not self.unwanted:
-                    self._room.acquire()
-                    self._pieces.put(piece)
-        except BaseException as error:  # noqa: BLE001  # raised again where it is read
-            last = error
-        self._pieces.put(last)
-
-    def cancel(self) -> None:
-        """Tells that nobody reads on: a thread stops soon, a process parses its batch to the end, for nothing."""
-        self.unwanted = True
-        self._room.release()
-
-
-@contextmanager
-def workers(jobs: int) -> Iterator[Callable[[Batch], Answer]]:
-    """Gives the function that hands a batch to the next free worker: a thread for one job, processes for more.
-
-    Neither parsing nor walking a tree releases the interpreter lock, so threads would share one core; git and the
-    database do their work without it, so one parsing thread and the storing go on side by side.
-    """
-    processes: list[_Worker] = []
-    idle: SimpleQueue[_Worker] = SimpleQueue()
-    answers: WeakSet[Answer] = WeakSet()
-
-    def parse(batch: Batch, answer: Answer) -> None:
-        if answer.unwanted:
-            return
-        if not processes:
-            answer.fill(parse_batch(batch, lambda: answer.unwanted))
-            return
-        process = idle.get()
-        try:
-            answer.fill(process.parse(batch))
-        finally:
-            idle.put(process)
-
-    pool = ThreadPoolExecutor(jobs)
-
-    def submit(batch: Batch) -> Answer:
-        answer = Answer()
-        answers.add(answer)  # first, so that an interruption finds it
-        try:
-            pool.submit(parse, batch, answer)
-        except RuntimeError as error:
-            raise limit_reached(f"no thread can be started ({error}).") from error
-        return answer
-
-    try:
-        for _ in range(jobs if jobs > 1 else 0):
-            processes.append(_Worker())
-            idle.put(processes[-1])
-        yield submit
-    finally:
-        # After an interruption neither the batches that wait nor those at work are worth waiting for.
-        for answer in list(answers):
-            answer.cancel()
-        pool.shutdown(wait=False, cancel_futures=True)
-        for process in processes:
-            process.end()
-        pool.shutdown()
-        for process in processes:
-            process.close()
-
-
-class _Worker:
-    """A process that runs `serve`, and is asked by one thread.
-
-    Not of multiprocessing, whose processes import the program's main module and all that it needs, and need a third
-    process. This one ends when its input does, however the program that started it ended (kill -9 tells nobody).
-    """
-
-    def __init__(self) -> None:
-        # The same package as this process has, wherever that came from.
-        path = [str(Path(entry).absolute()) for entry in sys.path]
-        program = f"import sys; sys.path[:] = {path!r}; from {__name__} import serve; serve()"
-        # Signals are for the program that started it.
-        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
-        try:
-            self.process = subprocess.Popen(
-                [sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE
-            )
-        except OSError as error:
-            raise EnvironmentProblem(
-                f"{sys.executable}: a parsing process cannot be started ({error.strerror}).",
-                "Run it with fewer --jobs.",
-            ) from error
-        finally:
-            signal.pthread_sigmask(signal.SIG_SETMASK, before)
-
-    def parse(self, batch: Batch) -> Iterator[Parsed]:
-        """Yields what `parse_batch` does, and raises it; EnvironmentProblem where the process was ended."""
-        try:
-            _send(cast("IO[bytes]", self.process.stdin), batch)
-            while (piece := pickle.load(cast("IO[bytes]", self.process.stdout))) is not None:  # noqa: S301  # ours
-                if isinstance(piece, BaseException):
-                    raise piece
-                yield piece
-        except (OSError, EOFError, pickle.UnpicklingError) as error:
-            raise EnvironmentProblem(
-                f"{batch.folder}: a parsing process was ended from outside (out of memory?).",
-                "Run it again, with --jobs 1 if memory is short; finished repositories are kept.",
-            ) from error
-
-    def end(self) -> None:
-        """Ends the process, whatever it is doing; who waits for its answer is told."""
-        self.process.kill()
-
-    def close(self) -> None:
-        """Closes its pipes, when nobody asks it any more."""
-        with suppress(BrokenPipeError), self.process:
-            pass
-
-
 def serve() -> None:
-    """Answers pickled batches on standard input, until there are no more.
+    """Answers pickled requests on standard input, until there are no more.
 
-    Each with what `parse_batch` yields of it, and None at its end, or the exception.
+    A `Batch` with what `parse_batch` yields of it, a `Source` with what `chunk_blob` returns; then None, or the
+    exception. Ends in the middle of one when nobody is left to send another, and with a signal past the limits of
+    `trees`.
     """
-    batches, answers = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
+    requests, answers = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
     # Whatever prints must not end up among the answers.
     os.dup2(2, 1)
+    _limit()
     # Without it this process ends after its batch.
     with suppress(RuntimeError):
         threading.Thread(target=_end_with_input, daemon=True).start()
     with suppress(BrokenPipeError, EOFError):
         while True:
-            batch = pickle.load(batches)  # noqa: S301  # of the process that started this one
+            request = pickle.load(requests)  # noqa: S301  # of the process that started this one
             last: Exception | None = None
             try:
-                for piece in parse_batch(batch):
-                    _send(answers, piece)
+                pieces = parse_batch(request, _cut) if isinstance(request, Batch) else (_cut(*request),)
+                for piece in pieces:
+                    send(answers, piece)
             except BrokenPipeError:
                 raise
             except QuarryError as error:
                 last = error
+            except MemoryError:
+                os.abort()  # as the parser ends where it is refused memory
             except Exception as error:  # noqa: BLE001  # raised where it is read, with the place that pickling loses
-                last = RuntimeError(f"{type(error).__name__} in a parsing process: {error}")
-                last.add_note(traceback.format_exc())
-            _send(answers, last)
+                last = _fault(error)
+            send(answers, last)
+
+
+def _limit() -> None:
+    """Sets what one step of a parser, which nothing can interrupt, may take: the system then ends this process."""
+    _lower(resource.RLIMIT_DATA, PARSE_MEMORY_BYTES)
+    _lower(resource.RLIMIT_CORE, 0)
+    signal.signal(signal.SIGPROF, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGPROF})
+
+
+def _lower(kind: int, limit: int) -> None:
+    now, most = resource.getrlimit(kind)
+    resource.setrlimit(kind, (limit if now == resource.RLIM_INFINITY else min(now, limit), most))
+
+
+def _cut(data: bytes, dialect: str) -> ParsedBlob:
+    signal.setitimer(signal.ITIMER_PROF, PARSE_CPU_S)
+    return chunk_blob(data, dialect)
+
+
+def _fault(error: Exception) -> Exception:
+    import traceback  # a worker that has no fault starts without it
+
+    told = RuntimeError(f"{type(error).__name__} in a parsing process: {error}")
+    told.add_note(traceback.format_exc())
+    return told
 
 
 def _end_with_input() -> None:
@@ -305,7 +203,8 @@ def _end_with_input() -> None:
     os._exit(0)
 
 
-def _send(stream: IO[bytes], thing: object) -> None:
+def send(stream: IO[bytes], thing: object) -> None:
+    """Writes a thing to a pipe, to be read with `pickle.load`."""
     pickle.dump(thing, stream, pickle.HIGHEST_PROTOCOL)
     stream.flush()
 

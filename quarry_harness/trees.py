@@ -20,6 +20,11 @@ PARSE_STEPS = 200_000
 # And after this many seconds, whatever it did: the one limit that depends on the machine.
 PARSE_LIMIT_S = 30.0
 
+# A parser reports between steps, and hostile text makes single steps of any length. In a worker the system ends the
+# process that takes more processor time over one blob than this, or more memory.
+PARSE_CPU_S = 60.0
+PARSE_MEMORY_BYTES = 1 << 30
+
 # The reports cost 2% to 4% of a parse, more in Scala; a blob as small as this takes seconds at worst without them.
 SMALL_BLOB_BYTES = 8 * 1024
 

@@ -119,7 +119,7 @@ def worker_seconds(workspace: Path, files: list[tuple[str, Path, str]]) -> float
     blobs = [Blob(i, entry.oid, dialects[entry.path]) for i, entry in enumerate(tree)]
     rules = dict.fromkeys(dialects.values(), "0" * 16)
     started = time.perf_counter()
-    for _ in parse_batch(Batch(folder, blobs, rules, frozenset())):
+    for _ in parse_batch(Batch(folder, blobs, rules, frozenset(), 4_000_000)):
         pass
     return time.perf_counter() - started
 

@@ -2,23 +2,18 @@
 
 import contextlib
 import os
-import pickle
-import shutil
 import signal
-import subprocess
 import sys
 import threading
-import time
-from collections.abc import Iterable, Mapping, Sequence
-from itertools import pairwise
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import duckdb
 import pytest
 from git_repos import Files, git, make_repository
+from parsing_workers import TOO_DEEP, needs_proc, weaken, workers_of_this_process
 
-from quarry_harness import parsing
 from quarry_harness.errors import EnvironmentProblem, InvalidInputError
 from quarry_harness.stages import chunk as chunk_stage
 from quarry_harness.stages.chunk import chunk
@@ -178,59 +173,74 @@ def test_a_repository_without_its_trees_does_not_keep_the_others_waiting(tmp_pat
     assert [name for *_, name in functions(tmp_path)] == ["a", "c"]
 
 
-def test_a_worker_ends_in_the_middle_of_a_batch_when_nobody_waits_for_it(tmp_path: Path) -> None:
-    # The Scala parser works on this until its limit of 30 seconds.
-    data = b"if (a) {" * 100_000
-    folder = tmp_path / "o__r.git"
-    make_repository(folder, [{"a.scala": data}])
-    oid = git(folder, "hash-object", "--stdin", stdin=data)
-    batch = parsing.Batch(folder, [parsing.Blob(0, oid, "scala")], {"scala": ""}, frozenset())
-    command = [sys.executable, "-c", "from quarry_harness.parsing import serve; serve()"]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as worker:
-        assert worker.stdin is not None
-        assert worker.stdout is not None
-        worker.stdin.write(pickle.dumps(batch))
-        worker.stdin.flush()
-        time.sleep(1)
-        worker.stdin.close()
-        assert worker.wait(10) == 0
-        assert worker.stdout.read() == b""
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_a_blob_that_ends_its_worker_is_skipped_with_a_reason_and_the_rest_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, jobs: int
+) -> None:
+    weaken(tmp_path / "weak", monkeypatch)
+    deadly = {f"m{number}.py": TOO_DEEP + b"# %d\n" % number for number in range(2)}
+    files = many(0, revisions=1)[0] | deadly
+    make_fetched(tmp_path / "w", {"o__a": [files], "o__b": [{"b.py": source("b")}]})
+    done = run(tmp_path / "w", jobs)
+    assert done["skipped"] == {"parse_failed": 2}
+    assert done["parsed"] == done["blobs"] == 150 + 2 + 1
+    assert len({name for *_, name in functions(tmp_path / "w")}) == 150 + 1
+    again = run(tmp_path / "w", jobs)
+    assert (again["parsed"], again["skipped"]) == (0, {"parse_failed": 2})
 
 
-def workers_of_this_process() -> list[int]:
-    found = []
-    for stat in Path("/proc").glob("[0-9]*/stat"):
-        with contextlib.suppress(OSError):
-            parent = int(stat.read_text().rpartition(")")[2].split()[1])
-            if parent == os.getpid() and b"serve()" in (stat.parent / "cmdline").read_bytes():
-                found.append(int(stat.parent.name))
-    return found
+def end_workers(many: int, stop: threading.Event) -> threading.Thread:
+    """Kills so many processes that parse, each as soon as it is seen."""
+
+    def kill() -> None:
+        ended: set[int] = set()
+        while len(ended) < many and not stop.wait(0.01):
+            for process in set(workers_of_this_process()) - ended:
+                ended.add(process)
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(process, signal.SIGKILL)
+
+    thread = threading.Thread(target=kill, daemon=True)
+    thread.start()
+    return thread
 
 
-@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs /proc")
-def test_a_worker_that_is_killed_is_the_surroundings_problem(tmp_path: Path) -> None:
-    make_fetched(tmp_path, {"o__r": [{"a.scala": b"if (a) {" * 100_000}]})
-
-    def kill_them() -> None:
-        end = time.monotonic() + 20
-        while not (found := workers_of_this_process()) and time.monotonic() < end:
-            time.sleep(0.01)
-        for process in found:
-            os.kill(process, signal.SIGKILL)
-
-    threading.Thread(target=kill_them, daemon=True).start()
-    with pytest.raises(EnvironmentProblem, match="a parsing process was ended from outside"):
-        run(tmp_path, jobs=2)
+@needs_proc
+def test_a_worker_that_is_killed_is_followed_by_another(tmp_path: Path) -> None:
+    make_fetched(tmp_path, {"o__r": many(0)})
+    stop = threading.Event()
+    killer = end_workers(2, stop)
+    done = run(tmp_path, jobs=2)
+    stop.set()
+    killer.join()
+    assert done["skipped"] == {}
+    assert len(functions(tmp_path)) == 3 * 150
     assert not workers_of_this_process()
 
 
+@needs_proc
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_workers_that_are_killed_again_and_again_are_the_surroundings_problem(tmp_path: Path, jobs: int) -> None:
+    make_fetched(tmp_path, {"o__r": [{"a.py": source("a")}]})
+    stop = threading.Event()
+    killer = end_workers(1_000, stop)
+    with pytest.raises(EnvironmentProblem, match=r"o__r.git: blob \w{40}: a parsing process was ended from outside"):
+        run(tmp_path, jobs)
+    stop.set()
+    killer.join()
+    assert not workers_of_this_process()
+    run(tmp_path, jobs)
+    assert functions(tmp_path) == [("o__r", "a.py", "a")]
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
 def test_a_worker_that_cannot_be_started_is_the_surroundings_problem(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, jobs: int
 ) -> None:
     make_fetched(tmp_path, {"o__r": [{"a.py": source("a")}]})
     monkeypatch.setattr(sys, "executable", str(tmp_path / "no-python"))
     with pytest.raises(EnvironmentProblem, match=r"no-python: a parsing process cannot be started"):
-        run(tmp_path, jobs=2)
+        run(tmp_path, jobs)
 
 
 @pytest.mark.parametrize("jobs", [1, 2])
@@ -248,114 +258,14 @@ def test_an_account_without_room_for_a_thread_is_the_surroundings_problem(
     assert "--jobs" in told.value.hint
 
 
-def test_a_fault_in_a_worker_tells_its_place(tmp_path: Path) -> None:
-    with parsing.workers(2) as submit:
-        batch = parsing.Batch(tmp_path, [parsing.Blob(0, "0" * 40, "python")], None, frozenset())  # type: ignore[arg-type]
-        make_repository(tmp_path / "r", [{"a.py": source("a")}])
-        oid = git(tmp_path / "r", "hash-object", "--stdin", stdin=source("a"))
-        result = submit(batch._replace(folder=tmp_path / "r", blobs=[parsing.Blob(0, oid, "python")]))
-        with pytest.raises(RuntimeError, match="TypeError in a parsing process") as fault:
-            list(result)
-        assert "in parse_batch" in "".join(fault.value.__notes__)
-        wrong = submit(batch._replace(folder=tmp_path / "r", rules={}))
-        with pytest.raises(InvalidInputError, match="is missing") as told:
-            list(wrong)
-        assert told.value.hint
-
-
-def test_the_workers_have_the_package_that_this_process_has(tmp_path: Path) -> None:
-    shutil.copytree(Path(parsing.__file__).parent, tmp_path / "quarry_harness")
-    program = (
-        "import quarry_harness.parsing as p, pathlib, sys\n"
-        "pathlib.Path('quarry_harness/git.py').write_text('raise SystemExit(7)')\n"
-        "w = p._Worker(); print(p.__file__); print(w.process.wait())"
-    )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, cwd=tmp_path, check=False)
-    assert done.stdout.split() == [str(tmp_path / "quarry_harness" / "parsing.py"), "7"], done.stderr
-
-
 def test_what_a_worker_hands_back_is_parsed_in_the_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     repositories = {"o__r": many(0, revisions=2)}
     for name in ("whole", "pieces"):
         make_fetched(tmp_path / name, repositories)
     run(tmp_path / "whole")
-    monkeypatch.setattr(parsing, "_HAND_BACK_BYTES", 2_000)
+    monkeypatch.setattr(chunk_stage, "_HAND_BACK_BYTES", 2_000)
     run(tmp_path / "pieces")
     assert table(tmp_path / "pieces", "chunk") == table(tmp_path / "whole", "chunk")
-
-
-def batch_of(folder: Path, names: Sequence[str]) -> parsing.Batch:
-    """A repository in which each name is a function in a file of its own, and the batch of them all."""
-    make_repository(folder, [{f"{name}.py": source(name) for name in names}])
-    oids = [git(folder, "hash-object", "--stdin", stdin=source(name)) for name in names]
-    blobs = [parsing.Blob(number, oid, "python") for number, oid in enumerate(oids)]
-    return parsing.Batch(folder, blobs, {"python": "r"}, frozenset())
-
-
-def names_in(pieces: Iterable[parsing.Parsed]) -> list[str]:
-    columns = [piece.chunks["name"] for piece in pieces]
-    texts = [(column.data, [*column.offsets]) for column in columns if isinstance(column, parsing.Strings)]
-    return [data[a:b].decode() for data, offsets in texts for a, b in pairwise(offsets)]
-
-
-@pytest.mark.parametrize("jobs", [1, 2])
-def test_the_pieces_of_a_batch_come_in_order_while_its_reader_waits(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, jobs: int
-) -> None:
-    monkeypatch.setattr(parsing, "_HAND_BACK_BYTES", 0)
-    names = [f"f{number}" for number in range(50)]
-    with parsing.workers(jobs) as submit:
-        answers = [submit(batch_of(tmp_path / str(number), names)) for number in range(4)]
-        assert [names_in(answer) for answer in answers] == [names] * 4
-
-
-def test_a_worker_is_only_a_few_pieces_ahead_of_the_reader(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(parsing, "_HAND_BACK_BYTES", 0)
-    parsed = []
-    cut = parsing.chunk_blob
-    monkeypatch.setattr(parsing, "chunk_blob", lambda data, dialect: parsed.append(dialect) or cut(data, dialect))
-    names = [f"f{number}" for number in range(50)]
-    with parsing.workers(1) as submit:
-        pieces = iter(submit(batch_of(tmp_path / "r", names)))
-        next(pieces)
-        time.sleep(0.5)
-        assert 2 <= len(parsed) <= 5
-        assert len(list(pieces)) == 49
-
-
-@pytest.mark.parametrize("jobs", [1, 2])
-def test_what_nobody_reads_is_not_among_the_next_answers(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, jobs: int
-) -> None:
-    monkeypatch.setattr(parsing, "_HAND_BACK_BYTES", 0)
-    unread = batch_of(tmp_path / "unread", [f"u{number}" for number in range(50)])
-    wanted = batch_of(tmp_path / "wanted", [f"w{number}" for number in range(50)])
-    with parsing.workers(jobs) as submit:
-        left = [submit(unread) for _ in range(4)]
-        next(iter(left[0]))
-        time.sleep(0.3)  # the workers wait for room in answers that nobody will read
-        for answer in left:
-            answer.cancel()
-        assert names_in(submit(wanted)) == [f"w{number}" for number in range(50)]
-        submit(unread)  # and one that is neither read nor cancelled keeps nobody waiting at the end
-
-
-@pytest.mark.parametrize("jobs", [1, 2])
-def test_an_interruption_while_a_batch_is_handed_out_leaves_no_worker_waiting(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, jobs: int
-) -> None:
-    monkeypatch.setattr(parsing, "_HAND_BACK_BYTES", 0)
-    hand_out = parsing.ThreadPoolExecutor.submit
-
-    def interrupted(*arguments: Any) -> None:
-        hand_out(*arguments)
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(parsing.ThreadPoolExecutor, "submit", interrupted)
-    batch = batch_of(tmp_path / "r", [f"f{number}" for number in range(50)])
-    with pytest.raises(KeyboardInterrupt), parsing.workers(jobs) as submit:
-        submit(batch)
-    assert not [thread for thread in threading.enumerate() if thread.name.startswith("ThreadPoolExecutor")]
 
 
 def test_texts_that_are_not_ascii_and_lines_that_end_in_cr_are_stored_as_they_are_read(tmp_path: Path) -> None:

@@ -7,7 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from quarry_harness import chunking, trees
-from quarry_harness.chunking import chunk_blob, fingerprint, source_text
+from quarry_harness.chunking import chunk_blob, source_text
+from quarry_harness.fingerprints import fingerprint
 from quarry_harness.languages import (
     LANGUAGE_OF_DIALECT,
     PROFILES,

@@ -23,7 +23,7 @@ from quarry_harness.errors import InvalidInputError
 from quarry_harness.git import NOT_FILES, list_tree
 from quarry_harness.languages import dialect_of_path, reads_headers_as_cpp
 from quarry_harness.layout import absent_blobs
-from quarry_harness.parsing import DAMAGED, Answer, Batch, Blob, Column, Parsed, Strings, workers
+from quarry_harness.parsing import DAMAGED, Batch, Blob, Column, Parsed, Strings
 from quarry_harness.stages.workspace import (
     HAVE,
     chunk_rules,
@@ -35,6 +35,7 @@ from quarry_harness.stages.workspace import (
 )
 from quarry_harness.store import RevisionRow, Store
 from quarry_harness.types import Progress, TreeEntry
+from quarry_harness.workers import Answer, workers
 
 FILE_MODES = frozenset({"100644", "100755", "100664"})
 NOT_SOURCE = "not_source"
@@ -44,6 +45,8 @@ NOT_SOURCE = "not_source"
 _BATCH_BLOBS = 1024
 _SHARED_BATCH_BLOBS = 256
 _FEW_BLOBS = 64
+# A worker hands back what it has when the text it holds grows past this, so memory is bounded by jobs, not by blobs.
+_HAND_BACK_BYTES = 4_000_000
 # What a transaction holds before it is committed stays in memory until then, and is lost with the process.
 _TRANSACTION_BYTES = 16_000_000
 
@@ -263,7 +266,7 @@ class _Preparation:
                     self.next_id += 1
                 blobs.append(ids[oid, dialect] if dialect else -1)
             for batch in self._batches(new):
-                task = Batch(folder, batch, self.rules, left_out)
+                task = Batch(folder, batch, self.rules, left_out, _HAND_BACK_BYTES)
                 yield _Parsing(repo, task, self.submit(task))
             columns = {"path": [row[0] for row in rows], "blob": blobs, "status": [row[3] or "source" for row in rows]}
             yield _Listing(repo, revision.id, pa.table(columns, _ENTRY_SCHEMA), other)

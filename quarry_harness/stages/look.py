@@ -8,10 +8,11 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from quarry_harness.chunking import chunk_blob
 from quarry_harness.languages import PROFILES, dialect_of_path, reads_headers_as_cpp
+from quarry_harness.parsing import Cut
 from quarry_harness.readable import MAX_BLOB_BYTES
 from quarry_harness.stages.workspace import shown_path
+from quarry_harness.workers import worker
 
 _VERSION_CONTROL = frozenset({".git", ".hg", ".svn"})
 
@@ -21,7 +22,7 @@ def chunks_of(path: Path, profile: str) -> Iterator[dict[str, Any]]:
 
     A folder's paths are relative to it; a file keeps the name it was given. Links and version-control folders are not
     followed. A file that is named itself and is no source is told of too. Raises OSError where the path itself cannot
-    be read.
+    be read, EnvironmentProblem as `workers.worker` does.
     """
     kinds = PROFILES[profile]
     if not path.is_dir() and (reason := _no_source(path)):
@@ -29,17 +30,18 @@ def chunks_of(path: Path, profile: str) -> Iterator[dict[str, Any]]:
         return
     cpp_headers = _cpp_headers(path)
     unreadable: list[OSError] = []
-    for name, file in _sources(path, unreadable.append):
-        dialect = dialect_of_path(name, cpp_headers)
-        if dialect is None:
-            continue
-        reason, rows = _chunk_file(file, dialect)
-        shown = shown_path(name)
-        if reason != "parsed":
-            yield {"path": shown, "skipped": reason}
-        for row in rows:
-            if kinds is None or row["kind"] in kinds:
-                yield {"path": shown, **row}
+    with worker() as cut:
+        for name, file in _sources(path, unreadable.append):
+            dialect = dialect_of_path(name, cpp_headers)
+            if dialect is None:
+                continue
+            reason, rows = _chunk_file(file, dialect, cut)
+            shown = shown_path(name)
+            if reason != "parsed":
+                yield {"path": shown, "skipped": reason}
+            for row in rows:
+                if kinds is None or row["kind"] in kinds:
+                    yield {"path": shown, **row}
     for error in unreadable:
         yield {"path": str(error.filename), "skipped": f"unreadable: {error.strerror}"}
 
@@ -75,7 +77,7 @@ def _walk(folder: Path, refused: Callable[[OSError], None] | None = None) -> Ite
                 yield file.relative_to(folder).as_posix(), file
 
 
-def _chunk_file(file: Path, dialect: str) -> tuple[str, Sequence[dict[str, Any]]]:
+def _chunk_file(file: Path, dialect: str, cut: Cut) -> tuple[str, Sequence[dict[str, Any]]]:
     """Returns "parsed" or why not, and the rows of the file's chunks."""
     try:
         if file.stat().st_size > MAX_BLOB_BYTES:
@@ -83,7 +85,7 @@ def _chunk_file(file: Path, dialect: str) -> tuple[str, Sequence[dict[str, Any]]
         data = file.read_bytes()
     except OSError as error:
         return f"unreadable: {error.strerror}", ()
-    parsed = chunk_blob(data, dialect)
+    parsed = cut(data, dialect)
     return parsed.status, [
         {
             "language": c.language,

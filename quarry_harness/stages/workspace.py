@@ -13,8 +13,8 @@ from types import ModuleType
 from typing import Any
 
 from quarry_harness import canonicalize, languages
-from quarry_harness.chunking import fingerprint
 from quarry_harness.errors import EnvironmentProblem, UsageError
+from quarry_harness.fingerprints import fingerprint
 from quarry_harness.languages import LANGUAGE_OF_DIALECT, PROFILES
 from quarry_harness.store import RevisionRow, Store
 from quarry_harness.verify import verify_files
