@@ -31,7 +31,8 @@ def unreadable(data: bytes) -> str:
         if len(head) - len(head.translate(None, _CONTROL)) > len(head) // 100 + 8:
             return "binary"
     # Scala's grammar needs hours for a megabyte of signs that no text has so many of.
-    return "binary" if any(data.count(sign) > _MANY_STRANGE for sign in (b"\xff", b"\xef\xbb\xbf")) else ""
+    strange = not data.isascii() and any(data.count(sign) > _MANY_STRANGE for sign in (b"\xff", b"\xef\xbb\xbf"))
+    return "binary" if strange else ""
 
 
 _MANY_STRANGE = 1_000

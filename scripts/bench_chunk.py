@@ -5,8 +5,9 @@ For each language of the folders: MB/s of parsing alone (the files in memory, on
 many percent of the stage go into chunks (what is parsed, and guards, the walk, error counts), into the worker's rows
 (reading from git, texts, columns), and into the rest (listing, storing, and what a stage costs whatever its size, which
 is measured on a repository of one small file); and chunks beside the bare parse of whole files, which is more than the
-stage parses of some languages. Then the stage with two workers on everything. Repetitions are
-interleaved and the medians are printed, so that a noisy machine hits all columns alike.
+stage parses of some languages. Then the stage on everything with one worker and with two, and the processor time of
+each: no two cores are faster than half of it. Repetitions are interleaved and the medians are printed, so that a noisy
+machine hits all columns alike.
 """
 
 from __future__ import annotations
@@ -165,15 +166,28 @@ def _row(workspace: Path, language: str, files: list[tuple[str, Path, str]], rep
     return f"{line}{parts:<12}{chunk_ / parse:.2f}"
 
 
-def _workers(workspace: Path, files: list[tuple[str, Path, str]], repetitions: int) -> tuple[float, float]:
-    """Seconds of a stage over all files with one worker, and with two."""
+def _workers(workspace: Path, files: list[tuple[str, Path, str]], repetitions: int) -> str:
+    """The line about one worker and two on all files."""
     make_workspace(workspace, files)
-    ones, twos = [], []
+    seconds: dict[int, list[float]] = {1: [], 2: []}
+    work: dict[int, list[float]] = {1: [], 2: []}
     for _ in range(repetitions):
-        ones.append(stage_seconds(workspace, 1)[0])
-        twos.append(stage_seconds(workspace, 2)[0])
+        for jobs, took in seconds.items():
+            before = _processor_seconds()
+            took.append(stage_seconds(workspace, jobs)[0])
+            work[jobs].append(_processor_seconds() - before)
     shutil.rmtree(workspace)
-    return median(ones), median(twos)
+    one, two = median(seconds[1]), median(seconds[2])
+    return (
+        f"everything: one worker {one:.2f} s ({median(work[1]):.2f} s of processor time), two workers {two:.2f} s"
+        f" ({median(work[2]):.2f} s), {one / two:.2f} times as fast"
+    )
+
+
+def _processor_seconds() -> float:
+    """Of this process and those that have ended, so far."""
+    used = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    return sum(usage.ru_utime + usage.ru_stime for usage in used)
 
 
 def _fixed(folder: Path, repetitions: int) -> float:
@@ -196,14 +210,14 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as temporary:
         # First, while this process holds nothing else.
         everything = [file for files in wanted.values() for file in files]
-        one, two = _workers(Path(temporary, "everything"), everything, options.repetitions)
+        workers = _workers(Path(temporary, "everything"), everything, options.repetitions)
         header = f"{'language':<12}{'files':>7}{'MB':>7}{'chunks':>8}{'parse':>7}{'stage':>7}{'ratio':>7}{'ctags':>7}"
         print(f"{header}{'stage/ctags':>12}   %: chunks, rows, rest; chunks/parse")
         for language, files in sorted(wanted.items()):
             print(_row(Path(temporary, language), language, files, options.repetitions), flush=True)
             shutil.rmtree(Path(temporary, language))
         print(f"a repository of one small file: {_fixed(Path(temporary), options.repetitions):.3f} s")
-        print(f"everything: one worker {one:.2f} s, two workers {two:.2f} s, {one / two:.2f} times as fast")
+        print(workers)
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3
         print(f"peak memory of this process {peak:.0f} MB (it holds all files for the bare parser)")
 
