@@ -1,5 +1,7 @@
 """What the store must never give: something made under other rules than the present ones."""
 
+import subprocess
+import sys
 from pathlib import Path
 
 import duckdb
@@ -27,3 +29,15 @@ def test_a_failed_transaction_leaves_nothing(workspace: Path) -> None:
         with pytest.raises(duckdb.Error), store.transaction():
             store.add_blobs(pa.table({"id": [10**6]}), pa.table({}))
         assert store.counts() == before
+
+
+def test_a_statement_that_takes_long_draws_nothing_on_standard_output(tmp_path: Path) -> None:
+    # DuckDB takes python -c for somebody who watches.
+    program = (
+        "import sys; from pathlib import Path; from quarry_harness.store.database import Database\n"
+        "database = Database(Path(sys.argv[1]), threads=1)\n"
+        "print(database.one(\"SELECT current_setting('enable_progress_bar')\"))"
+    )
+    command = [sys.executable, "-c", program, str(tmp_path / "quarry.duckdb")]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout == "False\n"

@@ -185,7 +185,10 @@ def _connect(path: Path, *, read_only: bool, threads: int) -> duckdb.DuckDBPyCon
     config: dict[str, str | bool | int | float | list[str]] = {"memory_limit": MEMORY_LIMIT}
     if threads:
         config["threads"] = threads
-    return duckdb.connect(words, read_only=read_only, config=config)
+    connection = duckdb.connect(words, read_only=read_only, config=config)
+    # In a notebook, and under python -c, DuckDB draws the progress of statements that take long on standard output.
+    connection.execute("SET enable_progress_bar = false")
+    return connection
 
 
 def _opening_problem(path: Path, error: Exception) -> Exception:
