@@ -18,6 +18,10 @@ SCHEMA_VERSION = "3"
 # DuckDB takes 80% of the machine otherwise; past this it spills to a folder beside the file.
 MEMORY_LIMIT = "256MB"
 
+# Each checkpoint writes the last rows of a table anew, up to 122,880: after DuckDB's 16 MB of new rows that would be most
+# of what a chunk stage writes.
+CHECKPOINT_THRESHOLD = "64MB"
+
 Row = tuple[Any, ...]
 
 
@@ -182,7 +186,10 @@ def _refuse_unusable(path: Path) -> None:
 def _connect(path: Path, *, read_only: bool, threads: int) -> duckdb.DuckDBPyConnection:
     # "./": DuckDB would read a path that starts with "~" or "name:" as something else.
     words = str(path) if path.is_absolute() else f"./{path}"
-    config: dict[str, str | bool | int | float | list[str]] = {"memory_limit": MEMORY_LIMIT}
+    config: dict[str, str | bool | int | float | list[str]] = {
+        "memory_limit": MEMORY_LIMIT,
+        "checkpoint_threshold": CHECKPOINT_THRESHOLD,
+    }
     if threads:
         config["threads"] = threads
     connection = duckdb.connect(words, read_only=read_only, config=config)

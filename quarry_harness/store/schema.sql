@@ -58,7 +58,7 @@ CREATE TABLE chunk (
     blob INTEGER NOT NULL, ordinal INTEGER NOT NULL, language VARCHAR NOT NULL, kind VARCHAR NOT NULL,
     name VARCHAR NOT NULL, container VARCHAR NOT NULL, qualified_name VARCHAR NOT NULL,
     start_line INTEGER NOT NULL, end_line INTEGER NOT NULL, start_byte BIGINT NOT NULL, end_byte BIGINT NOT NULL,
-    text VARCHAR NOT NULL
+    text VARCHAR NOT NULL USING COMPRESSION zstd -- a fifth of what DuckDB chooses, for a twentieth more time
 );
 
 -- canonicalize: one row a gold unit. tier '' where unresolved; path, blob and chunk say where it was found.
