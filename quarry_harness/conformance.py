@@ -14,10 +14,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from quarry_harness.errors import QuarryError
+from quarry_harness.errors import InvalidInputError
 from quarry_harness.languages import LANGUAGE_OF_DIALECT, PROFILES, dialect_of_path
-from quarry_harness.parsing import Cut
-from quarry_harness.workers import worker
+from quarry_harness.workers import Isolated, worker
 
 
 class Row(NamedTuple):
@@ -51,12 +50,12 @@ class Agreement:
 def read_inventory(path: Path) -> tuple[dict[str, object], list[Row]]:
     """Returns the header and the rows of an inventory.
 
-    Raises QuarryError with the line of the first row that is not one.
+    Raises InvalidInputError with the line of the first row that is not one.
     """
     try:
         lines = gzip.decompress(path.read_bytes()).decode("utf-8").splitlines()
     except (OSError, EOFError, UnicodeDecodeError) as error:
-        raise QuarryError(
+        raise InvalidInputError(
             f"{path}: not a gzipped inventory: {error}", "Give the path of a .jsonl.gz inventory."
         ) from error
     rows: list[Row] = []
@@ -70,7 +69,7 @@ def read_inventory(path: Path) -> tuple[dict[str, object], list[Row]]:
                 name, language, symbol, start, end = value
                 rows.append(Row(str(name), str(language), str(symbol), int(start), int(end)))
         except (ValueError, TypeError) as error:
-            raise QuarryError(
+            raise InvalidInputError(
                 f"{path}:{number}: not a row [path, language, name, start_line, end_line]: {error}",
                 "Check that the file is a function inventory.",
             ) from error
@@ -82,6 +81,7 @@ def compare(folder: Path, inventory: list[Row], profile: str = "quarry") -> list
 
     A file that the inventory calls one language and its extension another (a C header read as C++) is parsed as the
     inventory says. Rows pair off one to one: an exact one first, then same path and name, in order of start line.
+    Raises as `workers.worker` does.
     """
     kinds = PROFILES[profile]
     theirs: dict[str, list[Row]] = defaultdict(list)
@@ -97,7 +97,7 @@ def compare(folder: Path, inventory: list[Row], profile: str = "quarry") -> list
     return result
 
 
-def _chunks(folder: Path, path: str, language: str, cut: Cut) -> Iterator[tuple[Row, str]]:
+def _chunks(folder: Path, path: str, language: str, cut: Isolated) -> Iterator[tuple[Row, str]]:
     """Each function of a file, and its kind."""
     dialect = dialect_of_path(path, cpp_headers=language == "cpp")
     if dialect is None or LANGUAGE_OF_DIALECT[dialect] != language:
@@ -106,7 +106,7 @@ def _chunks(folder: Path, path: str, language: str, cut: Cut) -> Iterator[tuple[
         data = (folder / path).read_bytes()
     except OSError:
         return  # every row of theirs then counts as only theirs, which is what a reader must see
-    for chunk in cut(data, dialect).chunks:
+    for chunk in cut(data, dialect, str(folder / path)).chunks:
         yield Row(path, language, chunk.name, chunk.start_line, chunk.end_line), chunk.kind
 
 

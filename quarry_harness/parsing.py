@@ -53,7 +53,7 @@ class Source(NamedTuple):
     dialect: str
 
 
-# How a source becomes chunks.
+# How a source in a dialect becomes chunks.
 Cut: TypeAlias = Callable[[bytes, str], ParsedBlob]
 
 
@@ -135,29 +135,28 @@ class _Rows:
         )
 
 
-def serve() -> None:
-    """Answers pickled requests on standard input, until there are no more.
+def serve(answers_to: int) -> None:
+    """Answers pickled requests on standard input, until there are no more, on this file descriptor.
 
-    A `Batch` with what `parse_batch` yields of it, a `Source` with what `chunk_blob` returns; then None, or the
-    exception. Ends in the middle of one when nobody is left to send another, and with a signal past the limits of
-    `trees`.
+    Says True once it can work. Then a `Batch` is answered with what `parse_batch` yields of it, a `Source` with what
+    `chunk_blob` returns; then None, or the exception. Ends in the middle of one when nobody is left to send another,
+    and with a signal past the limits of `trees`.
     """
-    requests, answers = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
-    # Whatever prints must not end up among the answers.
-    os.dup2(2, 1)
+    requests, answers = os.fdopen(os.dup(0), "rb"), os.fdopen(answers_to, "wb")
     _limit()
     # Without it this process ends after its batch.
     with suppress(RuntimeError):
         threading.Thread(target=_end_with_input, daemon=True).start()
     with suppress(BrokenPipeError, EOFError):
+        send(answers, True)
         while True:
-            request = pickle.load(requests)  # noqa: S301  # of the process that started this one
             last: Exception | None = None
             try:
+                request = pickle.load(requests)  # noqa: S301  # of the process that started this one
                 pieces = parse_batch(request, _cut) if isinstance(request, Batch) else (_cut(*request),)
                 for piece in pieces:
                     send(answers, piece)
-            except BrokenPipeError:
+            except (BrokenPipeError, EOFError):
                 raise
             except QuarryError as error:
                 last = error
@@ -183,7 +182,10 @@ def _lower(kind: int, limit: int) -> None:
 
 def _cut(data: bytes, dialect: str) -> ParsedBlob:
     signal.setitimer(signal.ITIMER_PROF, PARSE_CPU_S)
-    return chunk_blob(data, dialect)
+    try:
+        return chunk_blob(data, dialect)
+    finally:
+        signal.setitimer(signal.ITIMER_PROF, 0)
 
 
 def _fault(error: Exception) -> Exception:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import pickle
 import signal
 import subprocess
@@ -12,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from queue import SimpleQueue
-from typing import IO, Any, cast
+from typing import IO, Any, TypeAlias, cast
 from weakref import WeakSet
 
 from quarry_harness import parsing
@@ -55,7 +56,7 @@ class Answer:
         self._pieces.put(last)
 
     def cancel(self) -> None:
-        """Tells that nobody reads on: a thread stops soon, a process parses its batch to the end, for nothing."""
+        """Tells that nobody reads on. The process parses its batch to the end, for nothing, unless it is ended."""
         self.unwanted = True
         self._room.release()
 
@@ -65,7 +66,9 @@ def workers(jobs: int) -> Iterator[Callable[[Batch], Answer]]:
     """Gives the function that hands a batch to the next free one of so many workers.
 
     They are processes: neither parsing nor walking a tree releases the interpreter's lock, so threads would share one
-    core, and a parser can end its process. While one parses, git reads and the database stores beside it.
+    core, and a parser can end its process. While one parses, git reads and the database stores beside it. Raises
+    EnvironmentProblem where a process or a thread cannot be started; what a worker raises, the reader of its `Answer`
+    gets.
     """
     processes: list[_Worker] = []
     idle: SimpleQueue[_Worker] = SimpleQueue()
@@ -108,12 +111,18 @@ def workers(jobs: int) -> Iterator[Callable[[Batch], Answer]]:
             process.close()
 
 
-@contextmanager
-def worker() -> Iterator[Cut]:
-    """Gives the function that does what `chunk_blob` does in a process of its own, so that no blob ends this one.
+# Does what `chunk_blob` does; the last argument says in messages what the source is.
+Isolated: TypeAlias = Callable[[bytes, str, str], ParsedBlob]
 
-    Its further statuses are those of `_Ended.status`. It raises EnvironmentProblem where the process cannot be started
-    or is ended from outside.
+
+@contextmanager
+def worker() -> Iterator[Isolated]:
+    """Gives the function that does what `chunk_blob` does in a process of its own, so that no source ends this one.
+
+    It may be called by one thread at a time. Beside those of `chunk_blob` there is the status "parse_failed": a fault
+    of the parser, which it has, too, where it is refused more than `trees.PARSE_MEMORY_BYTES` (on Linux).
+    "parse_timeout" may mean more than `trees.PARSE_CPU_S`, too. Raises EnvironmentProblem where the process cannot
+    work, or is ended from outside again and again.
     """
     process = _Worker()
     try:
@@ -126,139 +135,173 @@ def worker() -> Iterator[Cut]:
 class _Ended(Exception):
     """A worker's process has ended, before its answer did."""
 
-    def __init__(self, code: int) -> None:
+    def __init__(self, code: int, *, began: bool) -> None:
         super().__init__(code)
         self.code = code  # as subprocess gives it: below 0 a signal
+        self.began = began  # it came so far as to take requests
 
     @property
     def status(self) -> str:
-        """What is recorded of the blob that did it; "" where it was ended from outside, or could not begin.
-
-        "parse_timeout" past `trees.PARSE_CPU_S`; "parse_failed" after a fault of the parser, which it has, too, where
-        it is refused more than `trees.PARSE_MEMORY_BYTES`.
-        """
-        if self.code == -signal.SIGPROF:
+        """What is recorded of the source that did it, as `worker` says; "" where no source did."""
+        if self.began and self.code == -signal.SIGPROF:
             return "parse_timeout"
-        return "parse_failed" if -self.code in _FAULTS else ""
+        return "parse_failed" if self.began and -self.code in _FAULTS else ""
+
+    @property
+    def how(self) -> str:
+        """For messages."""
+        return f"exit code {self.code}" if self.code >= 0 else signal.Signals(-self.code).name
 
 
 _FAULTS = frozenset({signal.SIGSEGV, signal.SIGBUS, signal.SIGABRT, signal.SIGILL, signal.SIGFPE, signal.SIGTRAP})
 
 
 class _Worker:
-    """A process that runs `parsing.serve`, and is asked by one thread. One that ends is followed by another.
-
-    Not of multiprocessing, whose processes import the program's main module and all that it needs, and need a third
-    process. This one ends when its input does, however the program that started it ended (kill -9 tells nobody).
-    """
+    """A process that parses, and is asked by one thread. One that ends is followed by another."""
 
     def __init__(self) -> None:
-        self.wanted = True
-        self.lock = threading.Lock()  # of `process`, which one thread replaces and another may end
-        self.process = _start()
+        self._wanted = True
+        self._lock = threading.Lock()  # of the process, which one thread replaces and another may end
+        self._process = _Process()
 
     def parse(self, batch: Batch) -> Iterator[Parsed]:
-        """Yields what `parse_batch` does, and raises it; EnvironmentProblem where the process is ended from outside.
+        """Yields what `parse_batch` does, and raises it; EnvironmentProblem where no process can do the work.
 
-        Where it ends, the rest of the batch is handed back blob by blob; the one at which it ends again is parsed in a
-        fresh process, which no other blob has used; where that ends, too, the blob is given up, with the status.
+        Where a process ends, the next hands back blob by blob, so that it is known at which one it ends; that one is
+        parsed alone by a third, which nothing else has used. If this one ends, too, the blob is given up, and its row
+        says why. One that took too much time is given up at once: to wait again would tell nothing.
         """
-        parts = [batch]
-        while parts:
-            part = parts.pop()
-            done = 0
+        at, care = 0, _MANY
+        while at < len(batch.blobs):
+            blobs = batch.blobs[at : at + 1] if care == _ALONE else batch.blobs[at:]
+            part = batch._replace(blobs=blobs, hand_back=batch.hand_back if care == _MANY else 0)
             try:
-                for piece in self._ask(part):
-                    done += piece.parsed
+                for piece in self._process.ask(part):
+                    at += piece.parsed
                     yield piece
+                care = _MANY
             except _Ended as ended:
                 self._start_anew(ended, str(batch.folder))
-                left = part._replace(blobs=part.blobs[done:], hand_back=0)
-                if part.hand_back or not left.blobs:  # not known where, or at none
-                    parts += [left] * bool(left.blobs)
+                if at == len(batch.blobs):
+                    return
+                if care < (_ONE_BY_ONE if ended.status == "parse_timeout" else _ALONE):
+                    care += 1
                     continue
-                first = left._replace(blobs=left.blobs[:1])
-                parts += [left._replace(blobs=left.blobs[1:])] * (len(left.blobs) > 1)
-                if len(part.blobs) > 1 and ended.status != "parse_timeout":
-                    parts.append(first)
-                else:
-                    yield from parse_batch(first, _given_up(ended, f"{batch.folder}: blob {first.blobs[0].oid}"))
+                blob = batch.blobs[at]
+                given_up = _given_up(ended, f"{batch.folder}: blob {blob.oid}", _FEWER_JOBS)
+                yield from parse_batch(batch._replace(blobs=[blob]), given_up)
+                at, care = at + 1, _MANY
 
-    def cut(self, data: bytes, dialect: str) -> ParsedBlob:
-        """Returns what `chunk_blob` does, or why the source is given up, as `parse` gives up a blob."""
+    def cut(self, data: bytes, dialect: str, place: str) -> ParsedBlob:
+        """Returns what `chunk_blob` does, or why the source is given up, in its second process; raises like `parse`."""
         fresh = False
         while True:
             try:
-                (parsed,) = self._ask(Source(data, dialect))
+                (parsed,) = self._process.ask(Source(data, dialect))
             except _Ended as ended:
-                self._start_anew(ended, dialect)
+                self._start_anew(ended, place)
                 if fresh or ended.status == "parse_timeout":
-                    return _given_up(ended, f"{len(data)} bytes of {dialect}")(data, dialect)
+                    return _given_up(ended, place, _AGAIN)(data, dialect)
                 fresh = True
             else:
                 return cast(ParsedBlob, parsed)
 
-    def _ask(self, request: Batch | Source) -> Iterator[Any]:
+    def end(self) -> None:
+        """Ends the process, whatever it is doing; who waits for its answer is told."""
+        with self._lock:
+            self._wanted = False
+            self._process.end()
+
+    def close(self) -> None:
+        """Closes its pipes, when nobody asks it any more."""
+        self._process.close()
+
+    def _start_anew(self, ended: _Ended, place: str) -> None:
+        """Starts another process; raises EnvironmentProblem where it would end as well, or nobody wants its answers."""
+        if ended.code >= 0 or (not ended.began and -ended.code in _FAULTS):
+            raise EnvironmentProblem(
+                f"{place}: a parsing process ended by itself ({ended.how}).",
+                "Its own message, if it had one, is above.",
+            )
+        with self._lock:
+            if not self._wanted:
+                raise _from_outside(ended, place, _AGAIN)
+            process = _Process()
+            self._process.close()
+            self._process = process
+
+
+# How the blobs of a batch are handed to a process.
+_MANY, _ONE_BY_ONE, _ALONE = range(3)
+
+
+class _Process:
+    """One process that runs `parsing.serve`.
+
+    Not of multiprocessing, whose processes import the program's main module and all that it needs, and need a third
+    process. This one ends when its input does, however the program that started it ended (kill -9 tells nobody). Its
+    answers have a pipe of their own, since much may print.
+    """
+
+    def __init__(self) -> None:
+        reading, writing = os.pipe()
+        self._answers = os.fdopen(reading, "rb")
+        self._ready = False
+        # The same package as this process has, wherever that came from.
+        path = [str(Path(entry).absolute()) for entry in sys.path]
+        program = f"import sys; sys.path[:] = {path!r}; from {parsing.__name__} import serve; serve({writing})"
+        # Signals are for the program that started it.
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
+        try:
+            self._process = subprocess.Popen(
+                [sys.executable, "-c", program],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.DEVNULL,
+                pass_fds=[writing],
+            )
+        except OSError as error:
+            self._answers.close()
+            raise EnvironmentProblem(
+                f"{sys.executable}: a parsing process cannot be started ({error.strerror}).", _FEWER_JOBS
+            ) from error
+        finally:
+            os.close(writing)
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+    def ask(self, request: Batch | Source) -> Iterator[Any]:
         """Yields the answers to a request, or raises them; _Ended where the process ends before they do."""
         try:
-            send(cast("IO[bytes]", self.process.stdin), request)
-            while (piece := pickle.load(cast("IO[bytes]", self.process.stdout))) is not None:  # noqa: S301  # ours
+            send(cast("IO[bytes]", self._process.stdin), request)
+            if not self._ready:
+                self._ready = pickle.load(self._answers)  # noqa: S301  # all of this pipe is ours
+            while (piece := pickle.load(self._answers)) is not None:  # noqa: S301
                 if isinstance(piece, BaseException):
                     raise piece
                 yield piece
         except (OSError, EOFError, pickle.UnpicklingError) as error:
-            raise _Ended(self.process.wait()) from error
+            raise _Ended(self._process.wait(), began=self._ready) from error
 
     def end(self) -> None:
-        """Ends the process, whatever it is doing; who waits for its answer is told."""
-        with self.lock:
-            self.wanted = False
-            self.process.kill()
+        """Ends it, whatever it is doing."""
+        self._process.kill()
 
     def close(self) -> None:
-        """Closes its pipes, when nobody asks it any more."""
-        with suppress(BrokenPipeError), self.process:
+        """Closes its pipes, when it has ended or is about to."""
+        with suppress(BrokenPipeError), self._answers, self._process:
             pass
 
-    def _start_anew(self, ended: _Ended, place: str) -> None:
-        """Starts another process, unless the last could not work at all, or nobody wants its answers."""
-        if ended.code >= 0:
-            raise EnvironmentProblem(
-                f"{place}: a parsing process gave up by itself (exit code {ended.code}).",
-                "What it says stands above, if anything.",
-            )
-        with self.lock:
-            if not self.wanted:
-                raise _from_outside(ended, place)
-            self.close()
-            self.process = _start()
+
+_AGAIN = "Run it again; where memory is short, with less beside it."
+_FEWER_JOBS = "Run it again, with fewer --jobs if memory is short; finished repositories are kept."
 
 
-def _start() -> subprocess.Popen[bytes]:
-    # The same package as this process has, wherever that came from.
-    path = [str(Path(entry).absolute()) for entry in sys.path]
-    program = f"import sys; sys.path[:] = {path!r}; from {parsing.__name__} import serve; serve()"
-    # Signals are for the program that started it.
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
-    try:
-        return subprocess.Popen([sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-    except OSError as error:
-        raise EnvironmentProblem(
-            f"{sys.executable}: a parsing process cannot be started ({error.strerror}).", "Run it with fewer --jobs."
-        ) from error
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
-
-
-def _given_up(ended: _Ended, place: str) -> Cut:
+def _given_up(ended: _Ended, place: str, hint: str) -> Cut:
     """What cuts a source that ended a process; raises EnvironmentProblem where it was not the source's fault."""
     if not ended.status:
-        raise _from_outside(ended, place)
+        raise _from_outside(ended, place, hint)
     return lambda data, _: unparsed(data, ended.status)
 
 
-def _from_outside(ended: _Ended, place: str) -> EnvironmentProblem:
-    return EnvironmentProblem(
-        f"{place}: a parsing process was ended from outside (signal {-ended.code}; out of memory?).",
-        "Run it again, with fewer --jobs if memory is short; finished repositories are kept.",
-    )
+def _from_outside(ended: _Ended, place: str, hint: str) -> EnvironmentProblem:
+    memory = ": out of memory?" if ended.code == -signal.SIGKILL else ""
+    return EnvironmentProblem(f"{place}: a parsing process was ended from outside ({ended.how}{memory}).", hint)

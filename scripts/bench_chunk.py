@@ -30,7 +30,7 @@ from quarry_harness.chunking import chunk_blob
 from quarry_harness.git import list_tree, run_git
 from quarry_harness.languages import LANGUAGE_OF_DIALECT, dialect_of_path, reads_headers_as_cpp
 from quarry_harness.parsing import Batch, Blob, parse_batch
-from quarry_harness.stages.chunk import chunk
+from quarry_harness.stages.chunk import HAND_BACK_BYTES, chunk
 from quarry_harness.stages.workspace import repository_folder
 from quarry_harness.store import Store
 from quarry_harness.trees import grammar
@@ -120,7 +120,7 @@ def worker_seconds(workspace: Path, files: list[tuple[str, Path, str]]) -> float
     blobs = [Blob(i, entry.oid, dialects[entry.path]) for i, entry in enumerate(tree)]
     rules = dict.fromkeys(dialects.values(), "0" * 16)
     started = time.perf_counter()
-    for _ in parse_batch(Batch(folder, blobs, rules, frozenset(), 4_000_000)):
+    for _ in parse_batch(Batch(folder, blobs, rules, frozenset(), HAND_BACK_BYTES)):
         pass
     return time.perf_counter() - started
 

@@ -1,8 +1,5 @@
 """The chunk stage: many repositories and revisions in hand at once, stored in order, each blob parsed once."""
 
-import contextlib
-import os
-import signal
 import sys
 import threading
 from collections.abc import Mapping, Sequence
@@ -12,7 +9,7 @@ from typing import Any
 import duckdb
 import pytest
 from git_repos import Files, git, make_repository
-from parsing_workers import TOO_DEEP, needs_proc, weaken, workers_of_this_process
+from parsing_workers import TOO_DEEP, killing_workers, needs_proc, weaken, workers_of_this_process
 
 from quarry_harness.errors import EnvironmentProblem, InvalidInputError
 from quarry_harness.stages import chunk as chunk_stage
@@ -189,30 +186,12 @@ def test_a_blob_that_ends_its_worker_is_skipped_with_a_reason_and_the_rest_goes_
     assert (again["parsed"], again["skipped"]) == (0, {"parse_failed": 2})
 
 
-def end_workers(many: int, stop: threading.Event) -> threading.Thread:
-    """Kills so many processes that parse, each as soon as it is seen."""
-
-    def kill() -> None:
-        ended: set[int] = set()
-        while len(ended) < many and not stop.wait(0.01):
-            for process in set(workers_of_this_process()) - ended:
-                ended.add(process)
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(process, signal.SIGKILL)
-
-    thread = threading.Thread(target=kill, daemon=True)
-    thread.start()
-    return thread
-
-
 @needs_proc
 def test_a_worker_that_is_killed_is_followed_by_another(tmp_path: Path) -> None:
     make_fetched(tmp_path, {"o__r": many(0)})
-    stop = threading.Event()
-    killer = end_workers(2, stop)
-    done = run(tmp_path, jobs=2)
-    stop.set()
-    killer.join()
+    with killing_workers(2) as killed:
+        done = run(tmp_path, jobs=2)
+    assert len(killed) == 2
     assert done["skipped"] == {}
     assert len(functions(tmp_path)) == 3 * 150
     assert not workers_of_this_process()
@@ -222,12 +201,9 @@ def test_a_worker_that_is_killed_is_followed_by_another(tmp_path: Path) -> None:
 @pytest.mark.parametrize("jobs", [1, 2])
 def test_workers_that_are_killed_again_and_again_are_the_surroundings_problem(tmp_path: Path, jobs: int) -> None:
     make_fetched(tmp_path, {"o__r": [{"a.py": source("a")}]})
-    stop = threading.Event()
-    killer = end_workers(1_000, stop)
-    with pytest.raises(EnvironmentProblem, match=r"o__r.git: blob \w{40}: a parsing process was ended from outside"):
+    told = r"o__r.git: blob \w{40}: a parsing process was ended from outside \(SIGKILL: out of memory\?\)"
+    with killing_workers(1_000), pytest.raises(EnvironmentProblem, match=told):
         run(tmp_path, jobs)
-    stop.set()
-    killer.join()
     assert not workers_of_this_process()
     run(tmp_path, jobs)
     assert functions(tmp_path) == [("o__r", "a.py", "a")]
@@ -263,7 +239,7 @@ def test_what_a_worker_hands_back_is_parsed_in_the_end(tmp_path: Path, monkeypat
     for name in ("whole", "pieces"):
         make_fetched(tmp_path / name, repositories)
     run(tmp_path / "whole")
-    monkeypatch.setattr(chunk_stage, "_HAND_BACK_BYTES", 2_000)
+    monkeypatch.setattr(chunk_stage, "HAND_BACK_BYTES", 2_000)
     run(tmp_path / "pieces")
     assert table(tmp_path / "pieces", "chunk") == table(tmp_path / "whole", "chunk")
 

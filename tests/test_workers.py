@@ -13,10 +13,19 @@ from typing import Any
 
 import pytest
 from git_repos import git, make_repository
-from parsing_workers import TOO_DEEP, needs_proc, weaken
+from parsing_workers import (
+    DEADLY,
+    TOO_DEEP,
+    change_workers,
+    make_deadly,
+    needs_proc,
+    signalled,
+    weaken,
+    workers_of_this_process,
+)
 
 from quarry_harness import parsing, workers
-from quarry_harness.errors import InvalidInputError
+from quarry_harness.errors import EnvironmentProblem, InvalidInputError
 
 
 def test_a_worker_ends_in_the_middle_of_a_batch_when_nobody_waits_for_it(tmp_path: Path) -> None:
@@ -26,7 +35,7 @@ def test_a_worker_ends_in_the_middle_of_a_batch_when_nobody_waits_for_it(tmp_pat
     make_repository(folder, [{"a.scala": data}])
     oid = git(folder, "hash-object", "--stdin", stdin=data)
     batch = parsing.Batch(folder, [parsing.Blob(0, oid, "scala")], {"scala": ""}, frozenset(), 0)
-    command = [sys.executable, "-c", "from quarry_harness.parsing import serve; serve()"]
+    command = [sys.executable, "-c", "from quarry_harness.parsing import serve; serve(1)"]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as worker:
         assert worker.stdin is not None
         assert worker.stdout is not None
@@ -35,7 +44,7 @@ def test_a_worker_ends_in_the_middle_of_a_batch_when_nobody_waits_for_it(tmp_pat
         time.sleep(1)
         worker.stdin.close()
         assert worker.wait(10) == 0
-        assert worker.stdout.read() == b""
+        assert pickle.loads(worker.stdout.read()) is True  # noqa: S301
 
 
 def test_a_fault_in_a_worker_tells_its_place(tmp_path: Path) -> None:
@@ -58,10 +67,32 @@ def test_the_workers_have_the_package_that_this_process_has(tmp_path: Path) -> N
     program = (
         "import quarry_harness.workers as p, pathlib, sys\n"
         "pathlib.Path('quarry_harness/git.py').write_text('raise SystemExit(7)')\n"
-        "w = p._Worker(); print(p.__file__); print(w.process.wait())"
+        "print(p.__file__)\n"
+        "with p.worker() as cut: cut(b'', 'python', 'here')"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, cwd=tmp_path, check=False)
-    assert done.stdout.split() == [str(tmp_path / "quarry_harness" / "workers.py"), "7"], done.stderr
+    assert done.stdout.strip() == str(tmp_path / "quarry_harness" / "workers.py")
+    assert "here: a parsing process ended by itself (exit code 7)." in done.stderr
+
+
+def test_a_worker_that_a_signal_ends_before_it_can_work_skips_no_source(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    change_workers(tmp_path, monkeypatch, ("parsing.py", "    _limit()\n    #", f"    {signalled('SIGILL')}\n    #"))
+    with (
+        workers.worker() as cut,
+        pytest.raises(EnvironmentProblem, match=r"here: a parsing process ended by itself \(SIGILL\)"),
+    ):
+        cut(source("f"), "python", "here")
+
+
+def test_what_a_python_prints_as_it_starts_is_not_among_the_answers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "sitecustomize.py").write_text("print('hello')\n")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    with workers.worker() as cut:
+        assert [chunk.name for chunk in cut(source("f"), "python", "here").chunks] == ["f"]
 
 
 def source(name: str) -> bytes:
@@ -118,8 +149,12 @@ def test_a_worker_is_only_a_few_pieces_ahead_of_the_reader() -> None:
     filler.join()
 
 
+def statuses_of(pieces: Iterable[parsing.Parsed]) -> list[tuple[int, str]]:
+    return [(row["id"], row["status"]) for piece in pieces for row in rows_of(piece.blobs)]
+
+
 # What ends a worker without the guards and with low limits: a fault of the grammar, memory, and a step without end.
-DEADLY = {
+HOSTILE = {
     "fault": ("python", TOO_DEEP, "parse_failed"),
     "memory": ("csharp", b"a:" * 600_000, "parse_failed"),
     "time": ("scala", b"x" + b"\x80" * 300_000, "parse_timeout"),
@@ -127,58 +162,162 @@ DEADLY = {
 
 
 @needs_proc  # other systems than Linux do not hold to limits of memory
-@pytest.mark.parametrize(("dialect", "data", "status"), DEADLY.values(), ids=DEADLY)
+@pytest.mark.parametrize(("dialect", "data", "status"), HOSTILE.values(), ids=HOSTILE)
 def test_a_blob_that_ends_its_worker_is_given_up_and_the_batch_goes_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, dialect: str, data: bytes, status: str
 ) -> None:
     weaken(tmp_path / "weak", monkeypatch)
     batch = batch_of(tmp_path / "r", [f"f{number}" for number in range(9)])
     oid = git(tmp_path / "r", "hash-object", "-w", "--stdin", stdin=data)
-    blobs = [*batch.blobs[:4], parsing.Blob(9, oid, dialect), *batch.blobs[4:]]
-    batch = batch._replace(blobs=blobs, rules={"python": "r", dialect: "r"}, hand_back=1_000_000)
+    large = parsing.Blob(10, "1" * 40, "python")  # not there, as the fetch leaves large ones out
+    blobs = [*batch.blobs[:4], large, parsing.Blob(9, oid, dialect), *batch.blobs[4:]]
+    batch = batch._replace(
+        blobs=blobs, rules={"python": "r", dialect: "r"}, left_out=frozenset({large.oid}), hand_back=500
+    )
     with workers.workers(1) as submit:
         pieces = list(submit(batch))
         assert names_in(submit(batch._replace(blobs=batch.blobs[:4]))) == ["f0", "f1", "f2", "f3"]
-    assert sorted(names_in(pieces)) == [f"f{number}" for number in range(9)]
-    rows = [row for piece in pieces for row in rows_of(piece.blobs)]
-    assert [row for row in rows if row["status"] != "parsed"] == [
-        {
-            "id": 9,
-            "oid": oid,
-            "dialect": dialect,
-            "rules": "r",
-            "bytes": len(data),
-            "lines": data.count(b"\n") or 1,
-            "status": status,
-            "error_count": 0,
-        }
+    assert names_in(pieces) == [f"f{number}" for number in range(9)]
+    assert statuses_of(pieces) == [
+        *((number, "parsed") for number in range(4)),
+        (10, "too_large"),
+        (9, status),
+        *((number, "parsed") for number in range(4, 9)),
     ]
-    assert sorted(row["id"] for row in rows) == list(range(10))
+    (row,) = [row for piece in pieces for row in rows_of(piece.blobs) if row["id"] == 9]
+    assert row == {
+        "id": 9,
+        "oid": oid,
+        "dialect": dialect,
+        "rules": "r",
+        "bytes": len(data),
+        "lines": data.count(b"\n") or 1,
+        "status": status,
+        "error_count": 0,
+    }
 
 
 @needs_proc
-def test_blobs_that_end_their_worker_one_after_the_other_are_all_given_up(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    weaken(tmp_path / "weak", monkeypatch)
-    make_repository(tmp_path / "r", [])
-    oids = [git(tmp_path / "r", "hash-object", "-w", "--stdin", stdin=TOO_DEEP + b"#" * n) for n in range(3)]
-    blobs = [parsing.Blob(number, oid, "python") for number, oid in enumerate(oids)]
-    with workers.workers(1) as submit:
-        pieces = list(submit(parsing.Batch(tmp_path / "r", blobs, {"python": "r"}, frozenset(), 1_000)))
-    assert [row["status"] for piece in pieces for row in rows_of(piece.blobs)] == ["parse_failed"] * 3
-
-
-@needs_proc
-@pytest.mark.parametrize(("dialect", "data", "status"), DEADLY.values(), ids=DEADLY)
+@pytest.mark.parametrize(("dialect", "data", "status"), HOSTILE.values(), ids=HOSTILE)
 def test_a_source_that_ends_its_worker_is_given_up_and_the_next_is_cut(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, dialect: str, data: bytes, status: str
 ) -> None:
     weaken(tmp_path / "weak", monkeypatch)
     with workers.worker() as cut:
-        given_up = cut(data, dialect)
+        given_up = cut(data, dialect, "here")
         assert (given_up.status, given_up.chunks, given_up.lines) == (status, (), data.count(b"\n") or 1)
-        assert [chunk.name for chunk in cut(source("f"), "python").chunks] == ["f"]
+        assert [chunk.name for chunk in cut(source("f"), "python", "here").chunks] == ["f"]
+
+
+def deadly_batch(folder: Path) -> parsing.Batch:
+    """Nine blobs and `DEADLY` as the fifth of ten, with the number 9."""
+    batch = batch_of(folder, [f"f{number}" for number in range(9)])
+    oid = git(folder, "hash-object", "-w", "--stdin", stdin=DEADLY)
+    blobs = [*batch.blobs[:4], parsing.Blob(9, oid, "python"), *batch.blobs[4:]]
+    return batch._replace(blobs=blobs, hand_back=500)
+
+
+# What a worker does over a blob, how often, what becomes of the blob, and how often it is tried in a batch, and alone.
+ENDS = {
+    "fault": (signalled("SIGSEGV"), 9, "parse_failed", 3, 2),
+    "abort": (signalled("SIGABRT"), 9, "parse_failed", 3, 2),
+    "memory of Python": ("raise MemoryError", 9, "parse_failed", 3, 2),
+    "time": (signalled("SIGPROF"), 9, "parse_timeout", 2, 1),
+    "a fault that does not come alone": (signalled("SIGSEGV"), 2, "parsed", 3, 2),
+    "killed once": (signalled("SIGKILL"), 1, "parsed", 2, 2),
+    "killed twice": (signalled("SIGKILL"), 2, "parsed", 3, 2),
+}
+
+
+@pytest.mark.parametrize(("what", "times", "status", "tries", "_alone"), ENDS.values(), ids=ENDS)
+def test_a_blob_is_given_up_after_so_many_tries(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str, times: int, status: str, tries: int, _alone: int
+) -> None:
+    log = make_deadly(tmp_path / "deadly", monkeypatch, what, times)
+    with workers.workers(1) as submit:
+        ids = [0, 1, 2, 3, 9, 4, 5, 6, 7, 8]
+        assert statuses_of(submit(deadly_batch(tmp_path / "r"))) == [(i, status if i == 9 else "parsed") for i in ids]
+    assert log.stat().st_size == tries
+
+
+@pytest.mark.parametrize(("what", "times", "status", "_tries", "alone"), ENDS.values(), ids=ENDS)
+def test_a_source_is_given_up_after_so_many_tries(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str, times: int, status: str, _tries: int, alone: int
+) -> None:
+    log = make_deadly(tmp_path, monkeypatch, what, min(times, 1) if status == "parsed" else times)
+    with workers.worker() as cut:
+        assert cut(DEADLY, "python", "here").status == status
+    assert log.stat().st_size == alone
+
+
+@pytest.mark.parametrize(
+    ("what", "told", "tries"),
+    [
+        (
+            signalled("SIGKILL"),
+            r"blob \w{40}: a parsing process was ended from outside \(SIGKILL: out of memory\?\)",
+            3,
+        ),
+        (signalled("SIGXCPU"), r"blob \w{40}: a parsing process was ended from outside \(SIGXCPU\)", 3),
+        ("os._exit(7)", r"r: a parsing process ended by itself \(exit code 7\)", 1),
+    ],
+)
+def test_what_is_not_the_blobs_doing_is_the_surroundings_problem(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str, told: str, tries: int
+) -> None:
+    log = make_deadly(tmp_path / "deadly", monkeypatch, what)
+    with workers.workers(1) as submit:
+        pieces = iter(submit(deadly_batch(tmp_path / "r")))
+        with pytest.raises(EnvironmentProblem, match=told):
+            list(pieces)
+    assert log.stat().st_size == tries
+
+
+def test_blobs_that_end_their_worker_one_after_the_other_are_all_given_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_deadly(tmp_path / "deadly", monkeypatch, signalled("SIGSEGV"))
+    make_repository(tmp_path / "r", [])
+    oids = [git(tmp_path / "r", "hash-object", "-w", "--stdin", stdin=DEADLY + b"#" * n) for n in range(3)]
+    blobs = [parsing.Blob(number, oid, "python") for number, oid in enumerate(oids)]
+    with workers.workers(1) as submit:
+        answer = submit(parsing.Batch(tmp_path / "r", blobs, {"python": "r"}, frozenset(), 1_000))
+        assert statuses_of(answer) == [(number, "parse_failed") for number in range(3)]
+
+
+def test_a_worker_that_cannot_be_started_again_is_the_surroundings_problem_each_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_deadly(tmp_path, monkeypatch, signalled("SIGSEGV"))
+    with workers.worker() as cut:
+        assert cut(source("f"), "python", "here").status == "parsed"
+        monkeypatch.setattr(sys, "executable", str(tmp_path / "no-python"))
+        for _ in range(2):
+            with pytest.raises(EnvironmentProblem, match="no-python: a parsing process cannot be started"):
+                cut(DEADLY, "python", "here")
+
+
+@needs_proc
+def test_an_end_while_a_worker_is_started_again_leaves_no_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_deadly(tmp_path / "deadly", monkeypatch, signalled("SIGSEGV"))
+    first, again = threading.Event(), threading.Event()
+
+    class Slow(workers._Process):
+        def __init__(self) -> None:
+            if first.is_set():
+                again.set()
+                time.sleep(0.3)
+            first.set()
+            super().__init__()
+
+    monkeypatch.setattr(workers, "_Process", Slow)
+    batch = deadly_batch(tmp_path / "r")
+    with workers.workers(1) as submit:
+        submit(batch)
+        assert again.wait(20)
+    assert not workers_of_this_process()
 
 
 @pytest.mark.parametrize("jobs", [1, 2])
@@ -193,6 +332,7 @@ def test_what_nobody_reads_is_not_among_the_next_answers(tmp_path: Path, jobs: i
             answer.cancel()
         assert names_in(submit(wanted)) == [f"w{number}" for number in range(50)]
         submit(unread)  # and one that is neither read nor cancelled keeps nobody waiting at the end
+        time.sleep(0.5)
 
 
 @pytest.mark.parametrize("jobs", [1, 2])

@@ -62,25 +62,26 @@ def chunks(paths: tuple[Path, ...], profile: str, as_json: bool) -> int:
 
     A folder's paths are relative to it. Sources that are skipped, and why, are named on standard error.
     """
-    from quarry_harness.stages.look import chunks_of
+    from quarry_harness.stages.look import looking
 
     code = OK
     rows = []
-    for path in paths:
-        try:
-            for row in chunks_of(path, profile):
-                if "skipped" in row:
-                    click.echo(f"{row['path']}: skipped: {row['skipped']}", err=True)
-                elif as_json:
-                    rows.append(row)
-                else:
-                    click.echo(json.dumps(row, ensure_ascii=False))
-        except OSError as error:
-            # Standard output's own trouble names no file.
-            if error.filename is None:
-                raise
-            click.echo(f"{path}: {error.strerror}", err=True)
-            code = UNREADABLE
+    with looking(profile) as chunks_of:
+        for path in paths:
+            try:
+                for row in chunks_of(path):
+                    if "skipped" in row:
+                        click.echo(f"{row['path']}: skipped: {row['skipped']}", err=True)
+                    elif as_json:
+                        rows.append(row)
+                    else:
+                        click.echo(json.dumps(row, ensure_ascii=False))
+            except OSError as error:
+                # Standard output's own trouble names no file.
+                if error.filename is None:
+                    raise
+                click.echo(f"{path}: {error.strerror}", err=True)
+                code = UNREADABLE
     if as_json:
         print_result(rows, as_json, str)
     return code

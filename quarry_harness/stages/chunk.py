@@ -46,7 +46,7 @@ _BATCH_BLOBS = 1024
 _SHARED_BATCH_BLOBS = 256
 _FEW_BLOBS = 64
 # A worker hands back what it has when the text it holds grows past this, so memory is bounded by jobs, not by blobs.
-_HAND_BACK_BYTES = 4_000_000
+HAND_BACK_BYTES = 4_000_000
 # What a transaction holds before it is committed stays in memory until then, and is lost with the process.
 _TRANSACTION_BYTES = 16_000_000
 
@@ -266,7 +266,7 @@ class _Preparation:
                     self.next_id += 1
                 blobs.append(ids[oid, dialect] if dialect else -1)
             for batch in self._batches(new):
-                task = Batch(folder, batch, self.rules, left_out, _HAND_BACK_BYTES)
+                task = Batch(folder, batch, self.rules, left_out, HAND_BACK_BYTES)
                 yield _Parsing(repo, task, self.submit(task))
             columns = {"path": [row[0] for row in rows], "blob": blobs, "status": [row[3] or "source" for row in rows]}
             yield _Listing(repo, revision.id, pa.table(columns, _ENTRY_SCHEMA), other)

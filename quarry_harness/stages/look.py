@@ -5,24 +5,31 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from quarry_harness.languages import PROFILES, dialect_of_path, reads_headers_as_cpp
-from quarry_harness.parsing import Cut
 from quarry_harness.readable import MAX_BLOB_BYTES
 from quarry_harness.stages.workspace import shown_path
-from quarry_harness.workers import worker
+from quarry_harness.workers import Isolated, worker
 
 _VERSION_CONTROL = frozenset({".git", ".hg", ".svn"})
 
 
-def chunks_of(path: Path, profile: str) -> Iterator[dict[str, Any]]:
+@contextmanager
+def looking(profile: str) -> Iterator[Callable[[Path], Iterator[dict[str, Any]]]]:
+    """Gives `chunks_of` for one path after the other, in one process that parses. Raises as `workers.worker` does."""
+    with worker() as cut:
+        yield lambda path: chunks_of(path, profile, cut)
+
+
+def chunks_of(path: Path, profile: str, cut: Isolated) -> Iterator[dict[str, Any]]:
     """Yields the chunks below a path in path order, and {"path", "skipped"} for a source file that has none to give.
 
     A folder's paths are relative to it; a file keeps the name it was given. Links and version-control folders are not
     followed. A file that is named itself and is no source is told of too. Raises OSError where the path itself cannot
-    be read, EnvironmentProblem as `workers.worker` does.
+    be read, and as `cut` does.
     """
     kinds = PROFILES[profile]
     if not path.is_dir() and (reason := _no_source(path)):
@@ -30,18 +37,17 @@ def chunks_of(path: Path, profile: str) -> Iterator[dict[str, Any]]:
         return
     cpp_headers = _cpp_headers(path)
     unreadable: list[OSError] = []
-    with worker() as cut:
-        for name, file in _sources(path, unreadable.append):
-            dialect = dialect_of_path(name, cpp_headers)
-            if dialect is None:
-                continue
-            reason, rows = _chunk_file(file, dialect, cut)
-            shown = shown_path(name)
-            if reason != "parsed":
-                yield {"path": shown, "skipped": reason}
-            for row in rows:
-                if kinds is None or row["kind"] in kinds:
-                    yield {"path": shown, **row}
+    for name, file in _sources(path, unreadable.append):
+        dialect = dialect_of_path(name, cpp_headers)
+        if dialect is None:
+            continue
+        reason, rows = _chunk_file(file, dialect, cut)
+        shown = shown_path(name)
+        if reason != "parsed":
+            yield {"path": shown, "skipped": reason}
+        for row in rows:
+            if kinds is None or row["kind"] in kinds:
+                yield {"path": shown, **row}
     for error in unreadable:
         yield {"path": str(error.filename), "skipped": f"unreadable: {error.strerror}"}
 
@@ -77,7 +83,7 @@ def _walk(folder: Path, refused: Callable[[OSError], None] | None = None) -> Ite
                 yield file.relative_to(folder).as_posix(), file
 
 
-def _chunk_file(file: Path, dialect: str, cut: Cut) -> tuple[str, Sequence[dict[str, Any]]]:
+def _chunk_file(file: Path, dialect: str, cut: Isolated) -> tuple[str, Sequence[dict[str, Any]]]:
     """Returns "parsed" or why not, and the rows of the file's chunks."""
     try:
         if file.stat().st_size > MAX_BLOB_BYTES:
@@ -85,7 +91,7 @@ def _chunk_file(file: Path, dialect: str, cut: Cut) -> tuple[str, Sequence[dict[
         data = file.read_bytes()
     except OSError as error:
         return f"unreadable: {error.strerror}", ()
-    parsed = cut(data, dialect)
+    parsed = cut(data, dialect, shown_path(str(file)))
     return parsed.status, [
         {
             "language": c.language,

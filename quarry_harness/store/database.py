@@ -18,8 +18,8 @@ SCHEMA_VERSION = "3"
 # DuckDB takes 80% of the machine otherwise; past this it spills to a folder beside the file.
 MEMORY_LIMIT = "256MB"
 
-# Each checkpoint writes the last rows of a table anew, up to 122,880: after DuckDB's 16 MB of new rows that would be most
-# of what a chunk stage writes.
+# Each checkpoint writes a table's last rows anew, up to 122,880. After each 16 MB of new rows, as DuckDB has it, that
+# would be most of what a chunk stage writes.
 CHECKPOINT_THRESHOLD = "64MB"
 
 Row = tuple[Any, ...]
