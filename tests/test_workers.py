@@ -26,6 +26,7 @@ from parsing_workers import (
 
 from quarry_harness import parsing, workers
 from quarry_harness.errors import EnvironmentProblem, InvalidInputError
+from quarry_harness.stages.look import looking
 
 
 def test_a_worker_ends_in_the_middle_of_a_batch_when_nobody_waits_for_it(tmp_path: Path) -> None:
@@ -350,3 +351,19 @@ def test_an_interruption_while_a_batch_is_handed_out_leaves_no_worker_waiting(
     with pytest.raises(KeyboardInterrupt), workers.workers(jobs) as submit:
         submit(batch)
     assert not [thread for thread in threading.enumerate() if thread.name.startswith("ThreadPoolExecutor")]
+
+
+def test_many_paths_are_cut_by_one_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    started = []
+
+    class Counted(workers._Process):
+        def __init__(self) -> None:
+            started.append(self)
+            super().__init__()
+
+    monkeypatch.setattr(workers, "_Process", Counted)
+    for name in ("a", "b", "c"):
+        (tmp_path / f"{name}.py").write_bytes(source(name))
+    with looking("quarry") as chunks_of:
+        assert [row["name"] for name in "abc" for row in chunks_of(tmp_path / f"{name}.py")] == ["a", "b", "c"]
+    assert len(started) == 1
