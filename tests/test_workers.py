@@ -315,9 +315,14 @@ def test_an_end_while_a_worker_is_started_again_leaves_no_process(
 
     monkeypatch.setattr(workers, "_Process", Slow)
     batch = deadly_batch(tmp_path / "r")
+    # The Scala parser works on this until its limit of 30 seconds.
+    oid = git(tmp_path / "r", "hash-object", "-w", "--stdin", stdin=b"if (a) {" * 100_000)
+    blobs = [batch.blobs[4], parsing.Blob(10, oid, "scala")]
     with workers.workers(1) as submit:
-        submit(batch)
+        submit(batch._replace(blobs=blobs, rules={"python": "r", "scala": "r"}))
         assert again.wait(20)
+        ending = time.monotonic()
+    assert time.monotonic() - ending < 10
     assert not workers_of_this_process()
 
 
