@@ -32,15 +32,18 @@ class Answer:
     def __init__(self) -> None:
         self.unwanted = False
         self._pieces: SimpleQueue[Parsed | BaseException | None] = SimpleQueue()
-        # The worker waits when it is so much ahead, which bounds what all of them hold.
-        self._room = threading.Semaphore(_PIECES_AHEAD)
+        # The worker waits when it is so much ahead, which bounds what all of them hold. Not a semaphore of threading,
+        # which an interruption in the middle of its release leaves without an end.
+        self._room: SimpleQueue[None] = SimpleQueue()
+        for _ in range(_PIECES_AHEAD):
+            self._room.put(None)
 
     def __iter__(self) -> Iterator[Parsed]:
         """Yields the pieces, and raises what the worker did."""
         while (piece := self._pieces.get()) is not None:
             if isinstance(piece, BaseException):
                 raise piece
-            self._room.release()
+            self._room.put(None)
             yield piece
 
     def fill(self, pieces: Iterable[Parsed]) -> None:
@@ -49,7 +52,7 @@ class Answer:
         try:
             for piece in pieces:
                 if not self.unwanted:
-                    self._room.acquire()
+                    self._room.get()
                     self._pieces.put(piece)
         except BaseException as error:  # noqa: BLE001  # raised again where it is read
             last = error
@@ -58,7 +61,7 @@ class Answer:
     def cancel(self) -> None:
         """Tells that nobody reads on. The process parses its batch to the end, for nothing, unless it is ended."""
         self.unwanted = True
-        self._room.release()
+        self._room.put(None)
 
 
 @contextmanager

@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import pytest
@@ -148,6 +149,38 @@ def test_a_worker_is_only_a_few_pieces_ahead_of_the_reader() -> None:
     assert 2 <= len(made) <= 5
     assert len(list(reader)) == 49
     filler.join()
+
+
+def test_an_interruption_at_any_moment_of_reading_keeps_nobody_waiting() -> None:
+    interrupted, moment = True, 0
+    while interrupted:
+        answer = workers.Answer()
+        filler = threading.Thread(target=answer.fill, args=(iter(range(50)),), daemon=True)  # type: ignore[arg-type]
+        filler.start()
+        time.sleep(0.02)  # it waits for room
+        moment += 1
+        steps = 0
+
+        def trace(_frame: FrameType, _event: str, _argument: object, moment: int = moment) -> Any:
+            nonlocal steps
+            steps += 1
+            if steps == moment:
+                raise KeyboardInterrupt
+            return trace
+
+        sys.settrace(trace)
+        try:
+            next(iter(answer))
+            interrupted = False
+        except KeyboardInterrupt:
+            pass
+        finally:
+            sys.settrace(None)
+        time.sleep(0.02)  # it takes what room there is
+        answer.cancel()
+        filler.join(5)
+        assert not filler.is_alive(), moment
+    assert moment > 3
 
 
 def statuses_of(pieces: Iterable[parsing.Parsed]) -> list[tuple[int, str]]:
