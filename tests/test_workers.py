@@ -158,6 +158,7 @@ def test_an_interruption_at_any_moment_of_reading_keeps_nobody_waiting() -> None
         filler = threading.Thread(target=answer.fill, args=(iter(range(50)),), daemon=True)  # type: ignore[arg-type]
         filler.start()
         time.sleep(0.02)  # it waits for room
+        reader = iter(answer)
         moment += 1
         steps = 0
 
@@ -170,7 +171,7 @@ def test_an_interruption_at_any_moment_of_reading_keeps_nobody_waiting() -> None
 
         sys.settrace(trace)
         try:
-            next(iter(answer))
+            next(reader)
             interrupted = False
         except KeyboardInterrupt:
             pass
