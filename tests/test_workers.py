@@ -178,7 +178,7 @@ def test_an_interruption_at_any_moment_of_reading_keeps_nobody_waiting() -> None
         finally:
             sys.settrace(None)
         time.sleep(0.02)  # it takes what room there is
-        answer.cancel()
+        threading.Thread(target=answer.cancel, daemon=True).start()
         filler.join(5)
         assert not filler.is_alive(), moment
     assert moment > 3
