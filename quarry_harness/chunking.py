@@ -265,7 +265,7 @@ class _Walk:
     def run(self) -> list[Chunk]:
         """The chunks, in source order; raises TimeoutError past the deadline."""
         while self.pending:
-            if time.monotonic() > self.deadline:
+            if time.thread_time() > self.deadline:
                 raise TimeoutError
             step = self.pending.pop()
             if isinstance(step, Enter):

@@ -138,54 +138,61 @@ class _Rows:
 def serve(answers_to: int) -> None:
     """Answers pickled requests on standard input, until there are no more, on this file descriptor.
 
-    Says True once it can work. Then a `Batch` is answered with what `parse_batch` yields of it, a `Source` with what
-    `chunk_blob` returns; then None, or the exception. Ends in the middle of one when nobody is left to send another,
-    and with a signal past the limits of `trees`.
+    Says once that it can work: True, or False where it is allowed less memory than a parser may take. Then a `Batch`
+    is answered with what `parse_batch` yields of it, a `Source` with what `chunk_blob` returns; then None, or the
+    exception. Ends in the middle of one when nobody is left to send another, and with a signal past the limits of
+    `trees`.
     """
     requests, answers = os.fdopen(os.dup(0), "rb"), os.fdopen(answers_to, "wb")
-    _limit()
+    resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
+    signal.signal(signal.SIGPROF, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGPROF})
+    threading.stack_size(_STACK_BYTES)
     # Without it this process ends after its batch.
     with suppress(RuntimeError):
         threading.Thread(target=_end_with_input, daemon=True).start()
-    with suppress(BrokenPipeError, EOFError):
-        send(answers, True)
+    with suppress(BrokenPipeError, EOFError, pickle.UnpicklingError):
+        send(answers, all(_enough(kind) for kind in (resource.RLIMIT_DATA, resource.RLIMIT_AS)))
         while True:
+            request = pickle.load(requests)  # noqa: S301  # of the process that started this one
             last: Exception | None = None
             try:
-                request = pickle.load(requests)  # noqa: S301  # of the process that started this one
                 pieces = parse_batch(request, _cut) if isinstance(request, Batch) else (_cut(*request),)
                 for piece in pieces:
                     send(answers, piece)
-            except (BrokenPipeError, EOFError):
+            except BrokenPipeError:
                 raise
             except QuarryError as error:
                 last = error
-            except MemoryError:
-                os.abort()  # as the parser ends where it is refused memory
             except Exception as error:  # noqa: BLE001  # raised where it is read, with the place that pickling loses
                 last = _fault(error)
             send(answers, last)
 
 
-def _limit() -> None:
-    """Sets what one step of a parser, which nothing can interrupt, may take: the system then ends this process."""
-    _lower(resource.RLIMIT_DATA, PARSE_MEMORY_BYTES)
-    _lower(resource.RLIMIT_CORE, 0)
-    signal.signal(signal.SIGPROF, signal.SIG_DFL)
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGPROF})
+# What a thread's stack may take counts as memory, and may be set to gigabytes.
+_STACK_BYTES = 1 << 20
 
 
-def _lower(kind: int, limit: int) -> None:
-    now, most = resource.getrlimit(kind)
-    resource.setrlimit(kind, (limit if now == resource.RLIM_INFINITY else min(now, limit), most))
+def _enough(kind: int) -> bool:
+    """Whether a limit on memory that was set from outside leaves a parser what it may take."""
+    limit, _ = resource.getrlimit(kind)
+    return limit == resource.RLIM_INFINITY or limit >= PARSE_MEMORY_BYTES
 
 
 def _cut(data: bytes, dialect: str) -> ParsedBlob:
+    """What `chunk_blob` does, in a process that the system ends past the limits of `trees`."""
+    memory, most = resource.getrlimit(resource.RLIMIT_DATA)
+    if memory == resource.RLIM_INFINITY or memory > PARSE_MEMORY_BYTES:
+        # Only here: git, which this process starts, may need more.
+        resource.setrlimit(resource.RLIMIT_DATA, (PARSE_MEMORY_BYTES, most))
     signal.setitimer(signal.ITIMER_PROF, PARSE_CPU_S)
     try:
         return chunk_blob(data, dialect)
+    except MemoryError:
+        os.abort()  # as the parser ends where it is refused memory
     finally:
         signal.setitimer(signal.ITIMER_PROF, 0)
+        resource.setrlimit(resource.RLIMIT_DATA, (memory, most))
 
 
 def _fault(error: Exception) -> Exception:

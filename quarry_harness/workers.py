@@ -21,9 +21,11 @@ from quarry_harness.chunking import unparsed
 from quarry_harness.errors import EnvironmentProblem
 from quarry_harness.git import limit_reached
 from quarry_harness.parsing import Batch, Cut, Parsed, Source, parse_batch, send
+from quarry_harness.trees import PARSE_MEMORY_BYTES
 from quarry_harness.types import ParsedBlob
 
 _PIECES_AHEAD = 2
+_LAST_BREATH_S = 10.0
 
 
 class Answer:
@@ -122,7 +124,7 @@ Isolated: TypeAlias = Callable[[bytes, str, str], ParsedBlob]
 def worker() -> Iterator[Isolated]:
     """Gives the function that does what `chunk_blob` does in a process of its own, so that no source ends this one.
 
-    It may be called by one thread at a time. Beside those of `chunk_blob` there is the status "parse_failed": a fault
+    Threads that call it wait for each other. Beside those of `chunk_blob` there is the status "parse_failed": a fault
     of the parser, which it has, too, where it is refused more than `trees.PARSE_MEMORY_BYTES` (on Linux).
     "parse_timeout" may mean more than `trees.PARSE_CPU_S`, too. Raises EnvironmentProblem where the process cannot
     work, or is ended from outside again and again.
@@ -138,17 +140,17 @@ def worker() -> Iterator[Isolated]:
 class _Ended(Exception):
     """A worker's process has ended, before its answer did."""
 
-    def __init__(self, code: int, *, began: bool) -> None:
+    def __init__(self, code: int, ready: bool | None) -> None:
         super().__init__(code)
         self.code = code  # as subprocess gives it: below 0 a signal
-        self.began = began  # it came so far as to take requests
+        self.ready = ready  # what it said before it took requests, as `parsing.serve` has it; None where it did not
 
     @property
     def status(self) -> str:
         """What is recorded of the source that did it, as `worker` says; "" where no source did."""
-        if self.began and self.code == -signal.SIGPROF:
+        if self.ready is not None and self.code == -signal.SIGPROF:
             return "parse_timeout"
-        return "parse_failed" if self.began and -self.code in _FAULTS else ""
+        return "parse_failed" if self.ready and -self.code in _FAULTS else ""
 
     @property
     def how(self) -> str:
@@ -166,6 +168,7 @@ class _Worker:
         self._wanted = True
         self._lock = threading.Lock()  # of the process, which one thread replaces and another may end
         self._process = _Process()
+        self._asking = threading.Lock()
 
     def parse(self, batch: Batch) -> Iterator[Parsed]:
         """Yields what `parse_batch` does, and raises it; EnvironmentProblem where no process can do the work.
@@ -198,16 +201,16 @@ class _Worker:
     def cut(self, data: bytes, dialect: str, place: str) -> ParsedBlob:
         """Returns what `chunk_blob` does, or why the source is given up, in its second process; raises like `parse`."""
         fresh = False
-        while True:
-            try:
-                (parsed,) = self._process.ask(Source(data, dialect))
-            except _Ended as ended:
-                self._start_anew(ended, place)
-                if fresh or ended.status == "parse_timeout":
-                    return _given_up(ended, place, _AGAIN)(data, dialect)
-                fresh = True
-            else:
-                return cast(ParsedBlob, parsed)
+        with self._asking:
+            while True:
+                try:
+                    (parsed,) = self._process.ask(Source(data, dialect))
+                    return cast(ParsedBlob, parsed)
+                except _Ended as ended:
+                    self._start_anew(ended, place)
+                    if fresh or ended.status == "parse_timeout":
+                        return _given_up(ended, place, _AGAIN)(data, dialect)
+                    fresh = True
 
     def end(self) -> None:
         """Ends the process, whatever it is doing; who waits for its answer is told."""
@@ -221,7 +224,7 @@ class _Worker:
 
     def _start_anew(self, ended: _Ended, place: str) -> None:
         """Starts another process; raises EnvironmentProblem where it would end as well, or nobody wants its answers."""
-        if ended.code >= 0 or (not ended.began and -ended.code in _FAULTS):
+        if ended.code >= 0 or (ended.ready is None and -ended.code in _FAULTS):
             raise EnvironmentProblem(
                 f"{place}: a parsing process ended by itself ({ended.how}).",
                 "Its own message, if it had one, is above.",
@@ -249,7 +252,7 @@ class _Process:
     def __init__(self) -> None:
         reading, writing = os.pipe()
         self._answers = os.fdopen(reading, "rb")
-        self._ready = False
+        self._ready: bool | None = None
         # The same package as this process has, wherever that came from.
         path = [str(Path(entry).absolute()) for entry in sys.path]
         program = f"import sys; sys.path[:] = {path!r}; from {parsing.__name__} import serve; serve({writing})"
@@ -257,7 +260,14 @@ class _Process:
         before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
         try:
             self._process = subprocess.Popen(
-                [sys.executable, "-c", program],
+                [
+                    sys.executable,
+                    "-X",
+                    f"utf8={sys.flags.utf8_mode}",
+                    *["-E"] * sys.flags.ignore_environment,
+                    "-c",
+                    program,
+                ],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.DEVNULL,
                 pass_fds=[writing],
@@ -275,14 +285,21 @@ class _Process:
         """Yields the answers to a request, or raises them; _Ended where the process ends before they do."""
         try:
             send(cast("IO[bytes]", self._process.stdin), request)
-            if not self._ready:
+            if self._ready is None:
                 self._ready = pickle.load(self._answers)  # noqa: S301  # all of this pipe is ours
             while (piece := pickle.load(self._answers)) is not None:  # noqa: S301
                 if isinstance(piece, BaseException):
                     raise piece
                 yield piece
         except (OSError, EOFError, pickle.UnpicklingError) as error:
-            raise _Ended(self._process.wait(), began=self._ready) from error
+            raise _Ended(self._code(), self._ready) from error
+
+    def _code(self) -> int:
+        """How the process ended, which can be read before it has; one that only closed its pipes is ended."""
+        with suppress(subprocess.TimeoutExpired):
+            return self._process.wait(_LAST_BREATH_S)
+        self._process.kill()
+        return self._process.wait()
 
     def end(self) -> None:
         """Ends it, whatever it is doing."""
@@ -306,5 +323,11 @@ def _given_up(ended: _Ended, place: str, hint: str) -> Cut:
 
 
 def _from_outside(ended: _Ended, place: str, hint: str) -> EnvironmentProblem:
+    if ended.ready is False and -ended.code in _FAULTS:
+        return EnvironmentProblem(
+            f"{place}: a parsing process ended ({ended.how}), which is allowed less memory than the"
+            f" {PARSE_MEMORY_BYTES >> 20} MiB that a parser may take.",
+            "Raise the limits on memory (ulimit -d and -v) and run it again.",
+        )
     memory = ": out of memory?" if ended.code == -signal.SIGKILL else ""
     return EnvironmentProblem(f"{place}: a parsing process was ended from outside ({ended.how}{memory}).", hint)

@@ -49,15 +49,15 @@ DEADLY = b"def deadly():\n    return 1\n"
 def make_deadly(folder: Path, monkeypatch: pytest.MonkeyPatch, what: str, times: int = 1_000) -> Path:
     """Lets a statement run in the worker that cuts `DEADLY`, so many times; returns a file with a byte for each cut."""
     log = folder / "cut"
-    statement = (
-        "import os, signal, pathlib\n"
-        "    if b'deadly' in data:\n"
-        f"        log = pathlib.Path({str(log)!r})\n"
-        "        with log.open('ab') as file: file.write(b'x')\n"
-        f"        if log.stat().st_size <= {times}: {what}\n"
+    lines = (
+        "if b'deadly' in data:",
+        f"    log = Path({str(log)!r})",
+        "    with log.open('ab') as file: file.write(b'x')",
+        f"    if log.stat().st_size <= {times}: {what}",
+        "return chunk_blob(data, dialect)",
     )
-    armed = "    signal.setitimer(signal.ITIMER_PROF, PARSE_CPU_S)\n"
-    change_workers(folder, monkeypatch, ("parsing.py", armed, f"    {statement}{armed}"))
+    last = f"        {lines[-1]}\n"
+    change_workers(folder, monkeypatch, ("parsing.py", last, "".join(f"        {line}\n" for line in lines)))
     return log
 
 

@@ -1,5 +1,6 @@
 """The chunk stage: many repositories and revisions in hand at once, stored in order, each blob parsed once."""
 
+import subprocess
 import sys
 import threading
 from collections.abc import Mapping, Sequence
@@ -242,6 +243,20 @@ def test_what_a_worker_hands_back_is_parsed_in_the_end(tmp_path: Path, monkeypat
     monkeypatch.setattr(chunk_stage, "HAND_BACK_BYTES", 2_000)
     run(tmp_path / "pieces")
     assert table(tmp_path / "pieces", "chunk") == table(tmp_path / "whole", "chunk")
+
+
+def test_a_caller_that_ignores_the_end_of_processes_hides_no_failure_of_git(tmp_path: Path) -> None:
+    make_fetched(tmp_path, {"o__r": [{"a.py": source("a"), "z/b.py": source("b")}]})
+    lose(tmp_path, "o__r", git(repository_folder(tmp_path, "o__r"), "rev-parse", "main:z"))
+    program = (
+        "import signal, runpy, sys; signal.signal(signal.SIGCHLD, signal.SIG_IGN)\n"
+        "sys.argv[0] = 'quarry'; runpy.run_module('quarry_harness', run_name='__main__')"
+    )
+    command = [sys.executable, "-c", program, "chunk", "-w", str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 3, done.stderr
+    assert "o__r.git" in done.stderr
+    assert functions(tmp_path) == []
 
 
 def test_texts_that_are_not_ascii_and_lines_that_end_in_cr_are_stored_as_they_are_read(tmp_path: Path) -> None:

@@ -25,7 +25,7 @@ MAY_IMPORT = {
     "chunking": {"languages", "readable", "trees"},
     "fingerprints": {"chunking", "languages", "readable", "trees"},
     "parsing": {"chunking", "git", "readable", "trees"},
-    "workers": {"chunking", "git", "parsing"},
+    "workers": {"chunking", "git", "parsing", "trees"},
     "conformance": {"languages", "parsing", "workers"},
     "documents": set(),
     "canonicalize": set(),

@@ -7,6 +7,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 from pathlib import Path
 from types import FrameType
@@ -80,7 +81,9 @@ def test_the_workers_have_the_package_that_this_process_has(tmp_path: Path) -> N
 def test_a_worker_that_a_signal_ends_before_it_can_work_skips_no_source(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    change_workers(tmp_path, monkeypatch, ("parsing.py", "    _limit()\n    #", f"    {signalled('SIGILL')}\n    #"))
+    change_workers(
+        tmp_path, monkeypatch, ("parsing.py", "    threading.stack", f"    {signalled('SIGILL')}\n    threading.stack")
+    )
     with (
         workers.worker() as cut,
         pytest.raises(EnvironmentProblem, match=r"here: a parsing process ended by itself \(SIGILL\)"),
@@ -306,6 +309,51 @@ def test_what_is_not_the_blobs_doing_is_the_surroundings_problem(
         with pytest.raises(EnvironmentProblem, match=told):
             list(pieces)
     assert log.stat().st_size == tries
+
+
+@needs_proc
+def test_a_source_that_needs_more_than_the_users_own_limit_is_the_surroundings_problem() -> None:
+    program = (
+        "import resource; from quarry_harness.workers import worker\n"
+        "resource.setrlimit(resource.RLIMIT_DATA, (400_000_000, -1))\n"
+        "with worker() as cut:\n"
+        "    print(cut(b'void f() { }', 'java', 'here').status, flush=True)\n"
+        "    cut(b'a:' * 1_000_000, 'csharp', 'here')"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert done.stdout == "parsed\n"
+    assert "here: a parsing process ended (SIGSEGV), which is allowed less memory than the 1024 MiB" in done.stderr
+
+
+@needs_proc
+def test_git_and_threads_do_not_count_against_the_limit_of_a_parser(tmp_path: Path) -> None:
+    program = (
+        "import resource, sys; from pathlib import Path; from quarry_harness import parsing, workers\n"
+        "resource.setrlimit(resource.RLIMIT_STACK, (2 << 30, -1))\n"
+        "blobs = [parsing.Blob(0, sys.argv[2], 'python')]\n"
+        "with workers.workers(1) as submit:\n"
+        "    pieces = list(submit(parsing.Batch(Path(sys.argv[1]), blobs, {'python': 'r'}, frozenset(), 0)))\n"
+        "print(pieces[0].blobs['status'].data)"
+    )
+    make_repository(tmp_path / "r", [{"a.py": source("a")}])
+    oid = git(tmp_path / "r", "hash-object", "--stdin", stdin=source("a"))
+    command = [sys.executable, "-c", program, str(tmp_path / "r"), oid]
+    assert subprocess.run(command, capture_output=True, text=True, check=True).stdout == "b'parsed'\n"
+
+
+def test_threads_that_share_a_worker_get_their_own_answers() -> None:
+    names = [f"f{number}" for number in range(40)]
+    with workers.worker() as cut, ThreadPoolExecutor(4) as pool:
+        answers = pool.map(lambda name: cut(source(name), "python", name).chunks[0].name, names)
+        assert list(answers) == names
+
+
+def test_a_worker_that_closes_its_answers_and_goes_on_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(workers, "_LAST_BREATH_S", 0.1)
+    log = make_deadly(tmp_path, monkeypatch, "os.closerange(3, 20); __import__('time').sleep(60)", times=1)
+    with workers.worker() as cut:
+        assert cut(DEADLY, "python", "here").status == "parsed"
+    assert log.stat().st_size == 2
 
 
 def test_blobs_that_end_their_worker_one_after_the_other_are_all_given_up(

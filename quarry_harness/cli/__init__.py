@@ -127,6 +127,8 @@ def _heed_signals(how: Callable[[int, FrameType | None], None] | signal.Handlers
     for number in (signal.SIGINT, signal.SIGTERM):
         if signal.getsignal(number) != signal.SIG_IGN:
             signal.signal(number, how)
+    # Where it is ignored, nobody learns how git ended.
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
 
 
 def _stop(number: int, _frame: FrameType | None) -> None:
