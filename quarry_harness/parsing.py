@@ -13,7 +13,7 @@ import signal
 import threading
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from itertools import accumulate
 from pathlib import Path
 from typing import IO, Any, NamedTuple, TypeAlias, cast
@@ -157,9 +157,10 @@ def serve(answers_to: int) -> None:
             request = pickle.load(requests)  # noqa: S301  # of the process that started this one
             last: Exception | None = None
             try:
-                pieces = parse_batch(request, _cut) if isinstance(request, Batch) else (_cut(*request),)
-                for piece in pieces:
-                    send(answers, piece)
+                with closing(_Limited()) as limited:
+                    whole = isinstance(request, Batch)
+                    for piece in parse_batch(request, limited.cut) if whole else (limited.cut(*request),):
+                        send(answers, piece)
             except BrokenPipeError:
                 raise
             except QuarryError as error:
@@ -179,20 +180,29 @@ def _enough(kind: int) -> bool:
     return limit == resource.RLIM_INFINITY or limit >= PARSE_MEMORY_BYTES
 
 
-def _cut(data: bytes, dialect: str) -> ParsedBlob:
-    """What `chunk_blob` does, in a process that the system ends past the limits of `trees`."""
-    memory, most = resource.getrlimit(resource.RLIMIT_DATA)
-    if memory == resource.RLIM_INFINITY or memory > PARSE_MEMORY_BYTES:
-        # Only here: git, which this process starts, may need more.
-        resource.setrlimit(resource.RLIMIT_DATA, (PARSE_MEMORY_BYTES, most))
-    signal.setitimer(signal.ITIMER_PROF, PARSE_CPU_S)
-    try:
-        return chunk_blob(data, dialect)
-    except MemoryError:
-        os.abort()  # as the parser ends where it is refused memory
-    finally:
+class _Limited:
+    """What cuts as `chunk_blob` does, in a process that the system ends past the limits of `trees`."""
+
+    def __init__(self) -> None:
+        self.memory, self.most = resource.getrlimit(resource.RLIMIT_DATA)
+        self.limited = False
+
+    def cut(self, data: bytes, dialect: str) -> ParsedBlob:
+        if not self.limited:
+            # Not before there is something to cut: git has been started then, and may need more.
+            if self.memory == resource.RLIM_INFINITY or self.memory > PARSE_MEMORY_BYTES:
+                resource.setrlimit(resource.RLIMIT_DATA, (PARSE_MEMORY_BYTES, self.most))
+            self.limited = True
+        signal.setitimer(signal.ITIMER_PROF, PARSE_CPU_S)
+        try:
+            return chunk_blob(data, dialect)
+        except MemoryError:
+            os.abort()  # as the parser ends where it is refused memory
+
+    def close(self) -> None:
+        """Lifts the limits."""
         signal.setitimer(signal.ITIMER_PROF, 0)
-        resource.setrlimit(resource.RLIMIT_DATA, (memory, most))
+        resource.setrlimit(resource.RLIMIT_DATA, (self.memory, self.most))
 
 
 def _fault(error: Exception) -> Exception:

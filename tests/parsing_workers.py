@@ -56,8 +56,8 @@ def make_deadly(folder: Path, monkeypatch: pytest.MonkeyPatch, what: str, times:
         f"    if log.stat().st_size <= {times}: {what}",
         "return chunk_blob(data, dialect)",
     )
-    last = f"        {lines[-1]}\n"
-    change_workers(folder, monkeypatch, ("parsing.py", last, "".join(f"        {line}\n" for line in lines)))
+    last = f"            {lines[-1]}\n"
+    change_workers(folder, monkeypatch, ("parsing.py", last, "".join(f"            {line}\n" for line in lines)))
     return log
 
 

@@ -542,7 +542,7 @@ def test_python_indented_deeper_than_its_grammar_bears_is_not_parsed() -> None:
 
 def test_the_walk_is_given_up_with_the_parse(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(chunking, "new_deadline", lambda: 0.0)
-    assert chunk_blob(b"class C { void f() { } }\n", "java").status == "parse_timeout"
+    assert chunk_blob(b"class C { void f() { } }\n" * 20, "java").status == "parse_timeout"
 
 
 def test_python_nested_as_deep_as_it_may_be_is_searched_in_bounded_time() -> None:
