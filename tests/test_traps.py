@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from quarry_harness import chunking, trees
+from quarry_harness import chunking, fingerprints, trees
 from quarry_harness.chunking import chunk_blob, source_text
 from quarry_harness.fingerprints import fingerprint
 from quarry_harness.languages import (
@@ -325,7 +325,7 @@ def test_source_text_starts_at_the_line_s_beginning_and_has_lf_line_ends() -> No
 
 
 def test_a_fingerprint_counts_every_module_that_a_description_is_made_of() -> None:
-    names = [name.rpartition(".")[2] for name in chunking._described_in(chunking.RULES_OF_DIALECT["cpp"])]
+    names = [name.rpartition(".")[2] for name in fingerprints._described_in(chunking.RULES_OF_DIALECT["cpp"])]
     assert names == ["bodies", "c_family", "c_macros", "rules"]
 
 
