@@ -155,7 +155,8 @@ class _Ended(Exception):
     @property
     def how(self) -> str:
         """For messages."""
-        return f"exit code {self.code}" if self.code >= 0 else signal.Signals(-self.code).name
+        names = {number.value: number.name for number in signal.Signals}
+        return f"exit code {self.code}" if self.code >= 0 else names.get(-self.code, f"signal {-self.code}")
 
 
 _FAULTS = frozenset({signal.SIGSEGV, signal.SIGBUS, signal.SIGABRT, signal.SIGILL, signal.SIGFPE, signal.SIGTRAP})

@@ -297,6 +297,7 @@ def test_a_source_is_given_up_after_so_many_tries(
             3,
         ),
         (signalled("SIGXCPU"), r"blob \w{40}: a parsing process was ended from outside \(SIGXCPU\)", 3),
+        ("os.kill(os.getpid(), 40)", r"blob \w{40}: a parsing process was ended from outside \(signal 40\)", 3),
         ("os._exit(7)", r"r: a parsing process ended by itself \(exit code 7\)", 1),
     ],
 )
