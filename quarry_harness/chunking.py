@@ -7,7 +7,6 @@ class), a pattern finds the few places worth a second look, and the tree says wh
 
 from __future__ import annotations
 
-import time
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from functools import cache
@@ -35,16 +34,13 @@ from quarry_harness.languages.rules import (
     text,
 )
 from quarry_harness.readable import too_deep, too_strange, unbearable, unreadable
-from quarry_harness.trees import best_tree, grammar, new_deadline, plain
+from quarry_harness.trees import Deadline, best_tree, grammar, plain
 from quarry_harness.types import Chunk, ParsedBlob
 
 # A source whose bodies were taken out is parsed so often before the whole is.
 _TRIES = 2
 
 _LARGE_BODY_NODES = 5_000
-
-# A walk looks at the clock, which costs as much as a short step, once in so many.
-_STEPS_BETWEEN_LOOKS = 8
 
 
 def chunk_blob(data: bytes, dialect: str) -> ParsedBlob:
@@ -88,7 +84,7 @@ class _Cut(NamedTuple):
 
 
 def _cut(data: bytes, dialect: str) -> _Cut:
-    deadline = new_deadline()
+    deadline = Deadline()
     places = _places(data, RULES_OF_DIALECT[dialect], has_errors=False)
     given = plain(data, dialect)
     return _cut_without_bodies(data, given, dialect, deadline, places) or _cut_whole(
@@ -96,7 +92,7 @@ def _cut(data: bytes, dialect: str) -> _Cut:
     )
 
 
-def _cut_without_bodies(data: bytes, given: bytes, dialect: str, deadline: float, places: _Places) -> _Cut | None:
+def _cut_without_bodies(data: bytes, given: bytes, dialect: str, deadline: Deadline, places: _Places) -> _Cut | None:
     """The chunks as the tree without the insides of functions has them; None where only the whole can tell."""
     rules = RULES_OF_DIALECT[dialect]
     if rules.bodies is None:
@@ -120,7 +116,7 @@ def _cut_without_bodies(data: bytes, given: bytes, dialect: str, deadline: float
     return None
 
 
-def _cut_whole(data: bytes, given: bytes, dialect: str, deadline: float, places: _Places) -> _Cut:
+def _cut_whole(data: bytes, given: bytes, dialect: str, deadline: Deadline, places: _Places) -> _Cut:
     tree, wrong = best_tree(given, dialect, deadline)
     if wrong:
         places = _places_with_errors(data, RULES_OF_DIALECT[dialect], places)
@@ -254,7 +250,7 @@ def _actions(dialect: str) -> dict[int, str | Hook]:
 class _Walk:
     """One walk over one tree: what is found, and what is still to be walked through."""
 
-    def __init__(self, root: Node, source: bytes, dialect: str, places: _Places, deadline: float) -> None:
+    def __init__(self, root: Node, source: bytes, dialect: str, places: _Places, deadline: Deadline) -> None:
         self.root = root
         self.deadline = deadline
         self.rules = RULES_OF_DIALECT[dialect]
@@ -267,10 +263,8 @@ class _Walk:
 
     def run(self) -> list[Chunk]:
         """The chunks, in source order; raises TimeoutError past the deadline."""
-        steps = 0
         while self.pending:
-            steps += 1
-            if steps % _STEPS_BETWEEN_LOOKS == 0 and time.thread_time() > self.deadline:
+            if self.deadline.passed():
                 raise TimeoutError
             step = self.pending.pop()
             if isinstance(step, Enter):

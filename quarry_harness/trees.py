@@ -41,8 +41,20 @@ def grammar(dialect: str) -> Language:
     return get_language(cast(SupportedLanguage, rules.grammars[dialect]))
 
 
-def parse(data: bytes, dialect: str, deadline: float, old: Tree | None = None) -> Tree:
-    """Returns a source's tree; raises TimeoutError after the deadline, a time of `time.thread_time`, or too much work.
+class Deadline:
+    """The moment at which the parses of a blob that begin now are given up: after `PARSE_LIMIT_S` of this thread."""
+
+    def __init__(self) -> None:
+        self.work = time.thread_time() + PARSE_LIMIT_S
+        self.clock = time.monotonic() + PARSE_LIMIT_S
+
+    def passed(self) -> bool:
+        """Whether it is over. A pause, or another's work, makes it no earlier; the cheaper clock is asked first."""
+        return time.monotonic() > self.clock and time.thread_time() > self.work
+
+
+def parse(data: bytes, dialect: str, deadline: Deadline, old: Tree | None = None) -> Tree:
+    """Returns a source's tree; raises TimeoutError after the deadline, or too much work.
 
     `old` is an edited tree to take parts of.
     """
@@ -54,7 +66,7 @@ def parse(data: bytes, dialect: str, deadline: float, old: Tree | None = None) -
     def give_up(_offset: int, _has_error: bool) -> bool:
         nonlocal steps
         steps += 1
-        return steps > PARSE_STEPS or ((steps % 8 == 0 or steps < 64) and time.thread_time() > deadline)
+        return steps > PARSE_STEPS or ((steps % 8 == 0 or steps < 64) and deadline.passed())
 
     view = memoryview(data)
     try:
@@ -65,7 +77,7 @@ def parse(data: bytes, dialect: str, deadline: float, old: Tree | None = None) -
         raise TimeoutError from error
 
 
-def best_tree(given: bytes, dialect: str, deadline: float) -> tuple[Tree, int]:
+def best_tree(given: bytes, dialect: str, deadline: Deadline) -> tuple[Tree, int]:
     """Returns, of a source's own tree and those of what may be parsed in its place, the one with the fewest ERROR and
     MISSING nodes, and their number.
 
@@ -107,8 +119,3 @@ def plain(data: bytes, dialect: str) -> bytes:
     """Returns what of a source the parser is given: without what its grammar cannot read, every offset kept."""
     rules = RULES_OF_DIALECT[dialect]
     return rules.plain(data) if rules.plain is not None else data
-
-
-def new_deadline() -> float:
-    """Returns when the parses of a blob that begin now are given up, as a time of `time.thread_time`."""
-    return time.thread_time() + PARSE_LIMIT_S

@@ -1,6 +1,5 @@
 """Bodies that are taken out before the parse: the chunks are those of the whole tree, whatever stands in the bodies."""
 
-import math
 import textwrap
 
 import pytest
@@ -8,7 +7,7 @@ from body_sources import ANYWHERE, SOURCES
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
-from quarry_harness import chunking
+from quarry_harness import chunking, trees
 from quarry_harness.chunking import chunk_blob
 from quarry_harness.languages import RULES_OF_DIALECT
 from quarry_harness.languages.bodies import find_bodies, without_bodies
@@ -20,13 +19,13 @@ from quarry_harness.trees import plain
 def whole(source: bytes, dialect: str) -> chunking._Cut:
     """What the tree of the whole source holds."""
     places = chunking._places(source, RULES_OF_DIALECT[dialect], has_errors=False)
-    return chunking._cut_whole(source, plain(source, dialect), dialect, math.inf, places)
+    return chunking._cut_whole(source, plain(source, dialect), dialect, trees.Deadline(), places)
 
 
 def without_insides(source: bytes, dialect: str) -> chunking._Cut | None:
     """What the tree without the insides of functions holds."""
     places = chunking._places(source, RULES_OF_DIALECT[dialect], has_errors=False)
-    return chunking._cut_without_bodies(source, plain(source, dialect), dialect, math.inf, places)
+    return chunking._cut_without_bodies(source, plain(source, dialect), dialect, trees.Deadline(), places)
 
 
 def found_in(source: bytes, dialect: str) -> list[Span]:
@@ -541,7 +540,7 @@ def test_python_indented_deeper_than_its_grammar_bears_is_not_parsed() -> None:
 
 
 def test_the_walk_is_given_up_with_the_parse(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(chunking, "new_deadline", lambda: 0.0)
+    monkeypatch.setattr(trees, "PARSE_LIMIT_S", 0.0)
     assert chunk_blob(b"class C { void f() { } }\n" * 20, "java").status == "parse_timeout"
 
 
