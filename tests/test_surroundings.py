@@ -116,6 +116,24 @@ def test_an_interruption_at_any_moment_is_one_line_and_130(
     assert ends <= {(130, "interrupted; what was finished is kept, the same command goes on"), (0, "")}
 
 
+def test_an_interruption_in_a_finalizer_is_still_one() -> None:
+    program = (
+        "import os, signal, time; from quarry_harness import cli\n"
+        "class Last:\n"
+        "    def __del__(self): os.kill(os.getpid(), signal.SIGINT); time.sleep(9)\n"
+        "def status(**_):\n"
+        "    Last()\n"
+        "    time.sleep(9)\n"
+        "cli.status.callback = status\n"
+        "cli.main()"
+    )
+    done = subprocess.run([sys.executable, "-c", program, "status"], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr.strip()) == (
+        130,
+        "interrupted; what was finished is kept, the same command goes on",
+    )
+
+
 def test_an_interruption_that_a_library_makes_an_error_of_is_still_one() -> None:
     program = (
         "import os, signal, sys; from quarry_harness import cli\n"

@@ -124,6 +124,9 @@ _stops: list[int] = []
 
 def _heed_signals(how: Callable[[int, FrameType | None], None] | signal.Handlers) -> None:
     """A cluster's polite end (SIGTERM) leaves as tidily as Ctrl-C. What the caller ignores stays ignored."""
+    signal.setitimer(signal.ITIMER_REAL, 0)
+    signal.signal(signal.SIGALRM, how)
+    sys.unraisablehook = _stop_again
     for number in (signal.SIGINT, signal.SIGTERM):
         if signal.getsignal(number) != signal.SIG_IGN:
             signal.signal(number, how)
@@ -134,6 +137,17 @@ def _heed_signals(how: Callable[[int, FrameType | None], None] | signal.Handlers
 def _stop(number: int, _frame: FrameType | None) -> None:
     _stops.append(number)
     raise KeyboardInterrupt
+
+
+def _stop_again(unraisable: sys.UnraisableHookArgs) -> None:
+    """Stops once more, a moment later, where Python drops the exception: in a finalizer, or in a weakref's callback."""
+    if _stops and unraisable.exc_type is KeyboardInterrupt:
+        signal.setitimer(signal.ITIMER_REAL, _MOMENT_S)
+    else:
+        sys.__unraisablehook__(unraisable)
+
+
+_MOMENT_S = 0.02
 
 
 def _end_interrupted() -> NoReturn:
