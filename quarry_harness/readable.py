@@ -47,15 +47,16 @@ def _looks_like_utf16(head: bytes) -> bool:
 _COMMENT_OR_STRING = re.compile(rb'/\*.*?(?:\*/|\Z)|//[^\n]*|"(?:[^"\\\n]|\\.)*+"', re.S)
 
 
-def unbearable(data: bytes, signs: bytes, hard: re.Pattern[bytes] | None = None) -> str:
+def unbearable(data: bytes, signs: bytes, hard: tuple[bytes, int, re.Pattern[bytes]] | None = None) -> str:
     """Returns why a blob is not given to a parser that would take gigabytes or hours over it; "" for all real code.
 
-    `signs` are those of which one statement must not have thousands, `hard` matches what must not be there at all.
+    `signs` are those of which one statement must not have thousands, `hard` what must not be there at all: a sign,
+    how many of it are in each match, and the pattern.
 
     At the end of a file with errors the parser tries all ways through what it could not decide, in one step that
     nothing can interrupt: 32,000 `a<` in Java take more than 12 GB, 4,000 `a=>` take 20 seconds.
     """
-    if hard is not None and hard.search(data) is not None:
+    if hard is not None and data.count(hard[0]) >= hard[1] and hard[2].search(data) is not None:
         return "too_ambiguous"
     if sum(data.count(sign) for sign in signs) <= MAX_AMBIGUOUS_SIGNS or not _has_many_in_a_statement(data, signs):
         return ""

@@ -113,7 +113,7 @@ RULES = Rules(
         }
     ),
     hooks={"decorated_definition": _decorated},
-    hard=_STARS,
+    hard=(b"*", 300, _STARS),
     levels_are_few=True,
     second_looks=(SecondLook(re.compile(rb"\n[ \t]+class\b"), _local_class),),
     bodies=Bodies(_FINDER, opening=b'"""', closing=b'"""', stays=_is_unclear),

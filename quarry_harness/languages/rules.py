@@ -119,7 +119,8 @@ class Rules:
     drop_names: frozenset[str] = frozenset()  # "functions" that error recovery makes of statements
     name: Callable[[Node, bytes], str] | None = None  # instead of the text of the field `name`
     ambiguous: bytes = b""  # signs of which the grammar's error recovery cannot bear thousands in one statement
-    hard: re.Pattern[bytes] | None = None  # what its error recovery cannot bear at all
+    # What its error recovery cannot bear at all: a sign, how many of it there must be, and the pattern.
+    hard: tuple[bytes, int, re.Pattern[bytes]] | None = None
     strange_runs_are_short: bool = False  # a long run of signs that are none of the language takes minutes
     levels_are_few: bool = False  # more indentation than real code has crashes the grammar
     package: str = ""  # what to take the grammar from, where that is not the pack: a distribution of one grammar

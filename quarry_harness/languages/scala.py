@@ -149,6 +149,6 @@ RULES = Rules(
     hooks={"function_definition": _definition, "function_declaration": _declaration, "given_definition": _given},
     masked=mask_names,
     bodies=Bodies(_FINDER, stays_behind_a_place=True),
-    hard=re.compile(rb"(?<!')'{1000}"),
+    hard=(b"'", 1_000, re.compile(rb"(?<!')'{1000}")),
     strange_runs_are_short=True,
 )
