@@ -91,14 +91,12 @@ def compare(folder: Path, inventory: list[Row], profile: str = "quarry") -> list
     with worker() as cut:
         for language, rows in sorted(theirs.items()):
             paths = sorted({row.path for row in rows})
-            ours = [row for path in paths for row in _chunks(folder, path, language, cut)]
-            wanted = [row for row, kind in ours if kinds is None or kind in kinds]
-            result.append(_agreement(language, rows, wanted))
+            ours = [row for path in paths for row in _chunks(folder, path, language, kinds, cut)]
+            result.append(_agreement(language, rows, ours))
     return result
 
 
-def _chunks(folder: Path, path: str, language: str, cut: Isolated) -> Iterator[tuple[Row, str]]:
-    """Each function of a file, and its kind."""
+def _chunks(folder: Path, path: str, language: str, kinds: frozenset[str] | None, cut: Isolated) -> Iterator[Row]:
     dialect = dialect_of_path(path, cpp_headers=language == "cpp")
     if dialect is None or LANGUAGE_OF_DIALECT[dialect] != language:
         dialect = language
@@ -107,7 +105,8 @@ def _chunks(folder: Path, path: str, language: str, cut: Isolated) -> Iterator[t
     except OSError:
         return  # every row of theirs then counts as only theirs, which is what a reader must see
     for chunk in cut(data, dialect, str(folder / path)).chunks:
-        yield Row(path, language, chunk.name, chunk.start_line, chunk.end_line), chunk.kind
+        if kinds is None or chunk.kind in kinds:
+            yield Row(path, language, chunk.name, chunk.start_line, chunk.end_line)
 
 
 def _agreement(language: str, theirs: list[Row], ours: list[Row]) -> Agreement:

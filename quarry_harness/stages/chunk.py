@@ -99,8 +99,8 @@ def chunk(workspace: Path, image: str, jobs: int, progress: Progress) -> dict[st
     started = time.monotonic()
     rules = chunk_rules()
     state = listing_state(rules)
-    # The workers begin to start while the database is opened. It has one thread: the other cores are theirs.
-    with workers(jobs) as submit, Store.open(workspace, threads=1) as store:
+    # One thread for the database: the other cores are the workers'.
+    with Store.open(workspace, threads=1) as store:
         revisions = require_fetched(store, image)
         if store.drop_stale_blobs(rules):
             revisions = store.revisions(image)
@@ -111,7 +111,7 @@ def chunk(workspace: Path, image: str, jobs: int, progress: Progress) -> dict[st
                 waiting.setdefault(revision.repo, []).append(revision)
         done = _Done()
         if waiting:
-            _chunk_repositories(store, workspace, waiting, rules, state, submit, jobs, progress, done)
+            _chunk_repositories(store, workspace, waiting, rules, state, jobs, progress, done)
         summary = store.chunk_summary([r.id for r in have])
     return {
         "revisions": len(have),
@@ -130,7 +130,6 @@ def _chunk_repositories(
     waiting: dict[str, list[RevisionRow]],
     rules: dict[str, str],
     state: str,
-    submit: _Submit,
     jobs: int,
     progress: Progress,
     done: _Done,
@@ -138,22 +137,23 @@ def _chunk_repositories(
     """Lists, parses and stores, and adds up what is done."""
     todo = deque(waiting)
     damaged: list[InvalidInputError] = []
-    while todo:
-        prepare = _Preparation(store, workspace, rules, submit, jobs)
-        # As many steps ahead as keep every worker busy while this thread stores.
-        steps = _ahead(prepare.steps([(repo, waiting[repo]) for repo in todo]), 2 * jobs + 2)
-        for repo, group in groupby(steps, key=attrgetter("repo")):
-            progress(len(waiting) - len(todo), len(waiting), repo)
-            todo.popleft()
-            try:
-                _keep_all(store, group, prepare, state, done)
-            except InvalidInputError as error:
-                # One damaged repository must not keep the others waiting. What was prepared after it may rest on its
-                # blobs, and is prepared again.
-                damaged.append(error)
-                steps.close()
-                break
-            progress(len(waiting) - len(todo), len(waiting), repo)
+    with workers(jobs) as submit:
+        while todo:
+            prepare = _Preparation(store, workspace, rules, submit, jobs)
+            # As many steps ahead as keep every worker busy while this thread stores.
+            steps = _ahead(prepare.steps([(repo, waiting[repo]) for repo in todo]), 2 * jobs + 2)
+            for repo, group in groupby(steps, key=attrgetter("repo")):
+                progress(len(waiting) - len(todo), len(waiting), repo)
+                todo.popleft()
+                try:
+                    _keep_all(store, group, prepare, state, done)
+                except InvalidInputError as error:
+                    # One damaged repository must not keep the others waiting. What was prepared after it may rest on
+                    # its blobs, and is prepared again.
+                    damaged.append(error)
+                    steps.close()
+                    break
+                progress(len(waiting) - len(todo), len(waiting), repo)
     if damaged:
         more = f" ({len(damaged) - 1} more repositories are damaged)" if len(damaged) > 1 else ""
         raise InvalidInputError(f"{damaged[0].message}{more}", f"{DAMAGED} The other repositories are chunked.")
