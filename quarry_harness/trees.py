@@ -68,13 +68,22 @@ def parse(data: bytes, dialect: str, deadline: Deadline, old: Tree | None = None
         steps += 1
         return steps > PARSE_STEPS or ((steps % 8 == 0 or steps < 64) and deadline.passed())
 
-    view = memoryview(data)
+    # tree-sitter 0.26 keeps what it was given to read for ever: of a view that is released, this is nothing.
+    view, given = memoryview(data), list[memoryview]()
+
+    def read(offset: int, _point: object) -> memoryview:
+        given.append(view[offset:])
+        return given[-1]
+
     try:
         if old is not None:
-            return parser.parse(lambda offset, _: view[offset:] if offset else data, old, progress_callback=give_up)
-        return parser.parse(lambda offset, _point: view[offset:] if offset else data, progress_callback=give_up)
+            return parser.parse(read, old, progress_callback=give_up)
+        return parser.parse(read, progress_callback=give_up)
     except ValueError as error:  # all the binding says of a parse that was stopped
         raise TimeoutError from error
+    finally:
+        for piece in given:
+            piece.release()
 
 
 def best_tree(given: bytes, dialect: str, deadline: Deadline) -> tuple[Tree, int]:

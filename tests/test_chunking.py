@@ -1,6 +1,7 @@
 """What a parser or a broken file must not do to the chunks, and the rules that the traps do not cover."""
 
 import functools
+import sys
 import time
 
 import pytest
@@ -723,3 +724,12 @@ def test_cpp_a_macro_before_a_type_of_templates_three_deep_hides_no_function() -
         "class C {\n HOT static std::pair<int, std::vector<std::pair<int, int>>> f(int a) {\n  return h(a);\n }\n};\n"
     )
     assert [(name, first, last) for _, name, _, first, last in chunks(source, "cpp")] == [("C.f", 2, 4)]
+
+
+def test_a_source_is_not_kept_after_its_parse() -> None:
+    # The binding keeps what it was given to read: a worker grew by most of what it had parsed.
+    source = b"class A { void a() { int x = 1; } }\n" * 1000
+    known = sys.getrefcount(source)
+    for _ in range(10):
+        trees.parse(source, "java", trees.Deadline())
+    assert sys.getrefcount(source) == known
