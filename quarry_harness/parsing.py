@@ -5,6 +5,7 @@ A worker is a process of its own, which starts by importing this module: it impo
 
 from __future__ import annotations
 
+import gc
 import os
 import pickle
 import resource
@@ -20,7 +21,7 @@ from typing import IO, Any, NamedTuple, TypeAlias, cast
 
 from quarry_harness.chunking import chunk_blob, source_texts
 from quarry_harness.errors import InvalidInputError, QuarryError
-from quarry_harness.git import read_blobs
+from quarry_harness.git import BlobReader, read_blobs
 from quarry_harness.readable import MAX_BLOB_BYTES
 from quarry_harness.trees import PARSE_CPU_S, PARSE_MEMORY_BYTES
 from quarry_harness.types import Chunk, ParsedBlob
@@ -53,8 +54,9 @@ class Source(NamedTuple):
     dialect: str
 
 
-# How a source in a dialect becomes chunks.
+# How a source in a dialect becomes chunks, and how blobs of a repository are read.
 Cut: TypeAlias = Callable[[bytes, str], ParsedBlob]
+Read: TypeAlias = Callable[[Path, Iterable[str], int], Iterator[tuple[str, int, bytes | None]]]
 
 
 class Strings(NamedTuple):
@@ -74,15 +76,16 @@ class Parsed(NamedTuple):
     chunks: dict[str, Column]
     parsed: int  # blobs
     size: int  # of those blobs, in bytes
+    held: int  # bytes of text, and something for a blob's own row
 
 
-def parse_batch(batch: Batch, cut: Cut = chunk_blob) -> Iterator[Parsed]:
+def parse_batch(batch: Batch, cut: Cut = chunk_blob, read: Read = read_blobs) -> Iterator[Parsed]:
     """Yields what became of the blobs, in order, whenever enough text is gathered, and at the end.
 
     Raises InvalidInputError where a blob is missing; what was parsed before it has been yielded, or is lost.
     """
     rows = _Rows(cut)
-    contents = read_blobs(batch.folder, (blob.oid for blob in batch.blobs), MAX_BLOB_BYTES)
+    contents = read(batch.folder, (blob.oid for blob in batch.blobs), MAX_BLOB_BYTES)
     for blob, (_, length, data) in zip(batch.blobs, contents, strict=False):
         if data is None and length < 0 and blob.oid not in batch.left_out:
             raise InvalidInputError(f"{batch.folder}: blob {blob.oid} is missing.", DAMAGED)
@@ -132,6 +135,7 @@ class _Rows:
             _table(_CHUNK_COLUMNS, (self.ids, self.ordinals, *fields, self.texts)),
             len(self.blobs),
             self.size,
+            self.held,
         )
 
 
@@ -146,12 +150,15 @@ def serve(answers_to: int) -> None:
     requests, answers = os.fdopen(os.dup(0), "rb"), os.fdopen(answers_to, "wb")
     resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
     signal.signal(signal.SIGPROF, signal.SIG_DFL)
+    # Rows are many and hold no cycles: to look through them for some costs one to three percent.
+    gc.set_threshold(50_000)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGPROF})
     threading.stack_size(_STACK_BYTES)
+    repository = _Repository()
     # Without it this process ends after its batch.
     with suppress(RuntimeError):
-        threading.Thread(target=_end_with_input, daemon=True).start()
-    with suppress(BrokenPipeError, EOFError, pickle.UnpicklingError):
+        threading.Thread(target=_end_with_input, args=(repository,), daemon=True).start()
+    with suppress(BrokenPipeError, EOFError, pickle.UnpicklingError), closing(repository):
         send(answers, all(_enough(kind) for kind in (resource.RLIMIT_DATA, resource.RLIMIT_AS)))
         while True:
             request = pickle.load(requests)  # noqa: S301  # of the process that started this one
@@ -159,7 +166,9 @@ def serve(answers_to: int) -> None:
             try:
                 with closing(_Limited()) as limited:
                     whole = isinstance(request, Batch)
-                    for piece in parse_batch(request, limited.cut) if whole else (limited.cut(*request),):
+                    for piece in (
+                        parse_batch(request, limited.cut, repository.read) if whole else (limited.cut(*request),)
+                    ):
                         send(answers, piece)
             except BrokenPipeError:
                 raise
@@ -167,7 +176,29 @@ def serve(answers_to: int) -> None:
                 last = error
             except Exception as error:  # noqa: BLE001  # raised where it is read, with the place that pickling loses
                 last = _fault(error)
+            if last is not None:
+                repository.close()
             send(answers, last)
+
+
+class _Repository:
+    """The repository of the last batch: to start a git costs as much as a few hundred small blobs."""
+
+    def __init__(self) -> None:
+        self.folder: Path | None = None
+        self.reader: BlobReader | None = None
+
+    def read(self, folder: Path, oids: Iterable[str], max_bytes: int) -> Iterator[tuple[str, int, bytes | None]]:
+        """Yields what `read_blobs` does, and raises it; after that, or when not all is taken, it is to be closed."""
+        if self.reader is None or self.folder != folder:
+            self.close()
+            self.folder, self.reader = folder, BlobReader(folder)
+        return self.reader.read(oids, max_bytes)
+
+    def close(self) -> None:
+        if self.reader is not None:
+            self.reader.close()
+        self.reader = None
 
 
 # What a thread's stack may take counts as memory, and may be set to gigabytes.
@@ -213,12 +244,15 @@ def _fault(error: Exception) -> Exception:
     return told
 
 
-def _end_with_input() -> None:
+def _end_with_input(repository: _Repository) -> None:
     """Ends this process, in the middle of a batch too, when nobody is left to send another."""
     ends = select.poll()
     ends.register(0, select.POLLHUP)
     while not any(event & (select.POLLHUP | select.POLLERR | select.POLLNVAL) for _, event in ends.poll()):
         pass
+    # Its git would end as well, but as nobody's child.
+    with suppress(Exception):
+        repository.close()
     os._exit(0)
 
 

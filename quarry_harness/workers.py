@@ -8,7 +8,8 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterable, Iterator
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -26,6 +27,7 @@ from quarry_harness.types import ParsedBlob
 
 _PIECES_AHEAD = 2
 _LAST_BREATH_S = 10.0
+_FAREWELL_S = 0.5
 
 
 class Answer:
@@ -104,6 +106,7 @@ def workers(jobs: int) -> Iterator[Callable[[Batch], Answer]]:
             processes.append(_Worker())
             idle.put(processes[-1])
         yield submit
+        _dismiss(processes)
     finally:
         # After an interruption neither the batches that wait nor those at work are worth waiting for.
         for answer in list(answers):
@@ -132,6 +135,7 @@ def worker() -> Iterator[Isolated]:
     process = _Worker()
     try:
         yield process.cut
+        _dismiss([process])
     finally:
         process.end()
         process.close()
@@ -213,6 +217,15 @@ class _Worker:
                         return _given_up(ended, place, _AGAIN)(data, dialect)
                     fresh = True
 
+    def dismiss(self) -> None:
+        """Tells the process that there is no more to do."""
+        with self._lock:
+            self._process.dismiss()
+
+    def wait(self, seconds: float) -> None:
+        """Waits for the end of the process, but not longer."""
+        self._process.wait(seconds)
+
     def end(self) -> None:
         """Ends the process, whatever it is doing; who waits for its answer is told."""
         with self._lock:
@@ -236,6 +249,15 @@ class _Worker:
             process = _Process()
             self._process.close()
             self._process = process
+
+
+def _dismiss(processes: Sequence[_Worker]) -> None:
+    """Lets those that have nothing to do end by themselves, and with each its git, which would be nobody's child."""
+    for process in processes:
+        process.dismiss()
+    until = time.monotonic() + _FAREWELL_S
+    for process in processes:
+        process.wait(max(0.0, until - time.monotonic()))
 
 
 # How the blobs of a batch are handed to a process.
@@ -301,6 +323,16 @@ class _Process:
             return self._process.wait(_LAST_BREATH_S)
         self._process.kill()
         return self._process.wait()
+
+    def dismiss(self) -> None:
+        """Tells it that there is no more to do."""
+        with suppress(BrokenPipeError):
+            cast("IO[bytes]", self._process.stdin).close()
+
+    def wait(self, seconds: float) -> None:
+        """Waits for its end, but not longer."""
+        with suppress(subprocess.TimeoutExpired):
+            self._process.wait(seconds)
 
     def end(self) -> None:
         """Ends it, whatever it is doing."""

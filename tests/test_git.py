@@ -16,9 +16,11 @@ import pytest
 from git_repos import Content, commit_tree, git, make_repository, write_object
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from parsing_workers import needs_proc
 
 from quarry_harness.errors import EnvironmentProblem, InvalidInputError
 from quarry_harness.git import (
+    BlobReader,
     blob_sizes,
     git_environment,
     has_revision,
@@ -169,6 +171,22 @@ def test_reading_agrees_with_what_was_written(
     assert list(read_blobs(repo, iter(oids), limit)) == expected
 
 
+@needs_proc
+def test_one_git_answers_again_and_again(many: tuple[Path, dict[str, bytes]]) -> None:
+    repo, contents = many
+    before = children()
+    with contextlib.closing(BlobReader(repo)) as reader:
+        started = children()
+        oids = sorted(contents)
+        for start in range(0, len(oids), 700):
+            asked = [*oids[start : start + 700], ABSENT, oids[start]]
+            expected = [(oid, len(contents[oid]) if oid in contents else -1, contents.get(oid)) for oid in asked]
+            assert list(reader.read(asked, 10_000)) == expected
+        assert list(reader.read([], 10_000)) == []
+        assert children() == started
+    assert children() == before
+
+
 def test_large_blob_is_never_held(tmp_path: Path) -> None:
     [revision] = make_repository(tmp_path / "r.git", [{"big": bytes(50_000_000), "small": b"x"}])
     oids = [entry.oid for entry in list_tree(tmp_path / "r.git", revision)]
@@ -180,7 +198,7 @@ def test_large_blob_is_never_held(tmp_path: Path) -> None:
     assert peak < 5_000_000
 
 
-@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="looks for child processes in /proc")
+@needs_proc
 def test_reading_that_stops_early_leaves_no_process(many: tuple[Path, dict[str, bytes]]) -> None:
     before = children()
     reader = begun_reading(*many)
@@ -188,7 +206,7 @@ def test_reading_that_stops_early_leaves_no_process(many: tuple[Path, dict[str, 
     assert children() == before
 
 
-@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="looks for child processes in /proc")
+@needs_proc
 def test_a_git_that_is_killed_is_not_a_damaged_repository(many: tuple[Path, dict[str, bytes]]) -> None:
     before = children()
     reader = begun_reading(*many)

@@ -65,6 +65,46 @@ def test_a_fault_in_a_worker_tells_its_place(tmp_path: Path) -> None:
         assert told.value.hint
 
 
+def one_batch(folder: Path, names: Sequence[str]) -> parsing.Batch:
+    """The sources with these names of a repository that is made with them, where it is not there yet."""
+    if not folder.exists():
+        make_repository(folder, [{f"{name}.py": source(name) for name in names}])
+    oids = [git(folder, "hash-object", "--stdin", stdin=source(name)) for name in names]
+    blobs = [parsing.Blob(number, oid, "python") for number, oid in enumerate(oids)]
+    return parsing.Batch(folder, blobs, {"python": ""}, frozenset(), 0)
+
+
+def test_a_worker_goes_from_one_repository_to_another_and_back(tmp_path: Path) -> None:
+    first, second = one_batch(tmp_path / "a.git", ["a", "b"]), one_batch(tmp_path / "b.git", ["c"])
+    with workers.workers(1) as submit:
+        answers = [submit(batch) for batch in (first, second, first, second)]
+        assert [names_in(answer) for answer in answers] == [["a", "b"], ["c"]] * 2
+
+
+def test_what_is_read_after_a_missing_blob_is_what_was_asked_for(tmp_path: Path) -> None:
+    whole = one_batch(tmp_path / "a.git", ["a", "b", "c"])
+    broken = whole._replace(blobs=[whole.blobs[0], parsing.Blob(9, "1" * 40, "python"), *whole.blobs[1:]])
+    with workers.workers(1) as submit:
+        answers = [submit(batch) for batch in (broken, whole)]
+        with pytest.raises(InvalidInputError, match=r"blob 1{40} is missing"):
+            list(answers[0])
+        assert names_in(answers[1]) == ["a", "b", "c"]
+
+
+@needs_proc
+def test_no_git_of_a_worker_is_left_to_others(tmp_path: Path) -> None:
+    batch = one_batch(tmp_path / "a.git", ["a"])
+    with workers.workers(2) as submit:
+        assert [names_in(submit(batch)) for _ in range(4)] == [["a"]] * 4
+        asked = {pid for worker in workers_of_this_process() for pid in children_of(worker)}
+        assert asked
+    assert not [pid for pid in asked if Path("/proc", pid).exists()]
+
+
+def children_of(process: int) -> list[str]:
+    return [pid for task in Path(f"/proc/{process}/task").iterdir() for pid in (task / "children").read_text().split()]
+
+
 def test_the_workers_have_the_package_that_this_process_has(tmp_path: Path) -> None:
     shutil.copytree(Path(parsing.__file__).parent, tmp_path / "quarry_harness")
     program = (
