@@ -145,6 +145,8 @@ def test_a_repository_prepared_beside_a_damaged_one_does_not_rest_on_its_blobs(t
 
 def test_what_was_stored_before_an_end_is_not_parsed_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(chunk_stage, "_BATCH_BLOBS", 64)
+    monkeypatch.setattr(chunk_stage, "_FEW_BLOBS", 64)
+    monkeypatch.setattr(chunk_stage, "_STORED_BYTES", 0)
     monkeypatch.setattr(chunk_stage, "_TRANSACTION_BYTES", 0)
     names = [f"f{number}" for number in range(64 + 64 + 9)]
     make_fetched(tmp_path, {"o__r": [{f"{number:03}.py": source(name) for number, name in enumerate(names)}]})

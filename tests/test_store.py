@@ -8,7 +8,9 @@ import duckdb
 import pyarrow as pa
 import pytest
 
+from quarry_harness.errors import EnvironmentProblem
 from quarry_harness.store import Store
+from quarry_harness.store.database import Database
 
 
 def test_resolutions_do_not_outlive_the_chunks_they_name(workspace: Path) -> None:
@@ -41,3 +43,46 @@ def test_a_statement_that_takes_long_draws_nothing_on_standard_output(tmp_path: 
     command = [sys.executable, "-c", program, str(tmp_path / "quarry.duckdb")]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert done.stdout == "False\n"
+
+
+def test_rows_are_written_in_small_groups_and_stay_in_them(tmp_path: Path) -> None:
+    # What a checkpoint finds in one group it writes anew when a row is added to it.
+    def groups(database: Database) -> int:
+        return int(database.one("SELECT count(DISTINCT row_group_id) FROM pragma_storage_info('entry')"))
+
+    rows = pa.table(
+        {"revision": range(50_000), "path": ["p"] * 50_000, "blob": range(50_000), "status": ["s"] * 50_000}
+    )
+    file = tmp_path / "quarry.duckdb"
+    for _ in range(2):
+        database = Database(file)
+        database.insert_arrow("entry", rows)
+        database.connection.close()
+    database = Database(file)
+    assert groups(database) >= 100_000 // 8192
+    database.insert_arrow("entry", rows.slice(0, 1))
+    database.execute("CHECKPOINT")
+    assert groups(database) >= 100_000 // 8192
+    database.connection.close()
+
+
+def test_what_memory_cannot_hold_is_spilled_beside_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "w").mkdir()
+    database = Database(Path("w", "quarry.duckdb"))
+    assert database.one("SELECT current_setting('temp_directory')") == "./w/quarry.duckdb.tmp"
+    database.connection.close()
+
+
+def test_a_workspace_that_this_process_holds_is_said_to_be_in_use(tmp_path: Path) -> None:
+    with Store.open(tmp_path, create=True), pytest.raises(EnvironmentProblem, match="in use by this process"):
+        Store.open(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["it's", "a b", "~", "x:y"])
+def test_a_workspace_lies_where_its_path_says(tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for read_only in (False, True):
+        with Store.open(Path(name), create=True, read_only=read_only):
+            assert (tmp_path / name / "quarry.duckdb").is_file()
+    assert [file.name for file in tmp_path.iterdir()] == [name]

@@ -7,6 +7,7 @@ A blob is parsed by *dialect*: TypeScript has two, because its two grammars disa
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 
 from quarry_harness.languages import c_family, csharp, ecmascript, go, java, php, python, rust, scala
 from quarry_harness.languages.rules import Rules
@@ -50,7 +51,11 @@ def dialect_of_path(path: str, cpp_headers: bool) -> str | None:
     `.h` is C++ where `cpp_headers` (see `reads_headers_as_cpp`), else C. `.C` is C++ and `.H` a C++ header, as
     compilers have it; other extensions count in any case.
     """
-    extension = _extension(path)
+    return _dialect_of_extension(_extension(path), cpp_headers)
+
+
+@lru_cache
+def _dialect_of_extension(extension: str, cpp_headers: bool) -> str | None:
     if extension in ("C", "H"):
         return "cpp"
     extension = extension.lower()
@@ -67,4 +72,5 @@ def language_of_path(path: str, cpp_headers: bool) -> str | None:
 
 def reads_headers_as_cpp(paths: Iterable[str]) -> bool:
     """Returns whether a repository with these files has C++ sources, so that its `.h` files are read as C++."""
-    return any(_extension(path).lower() in _CPP_SOURCES or _extension(path) == "C" for path in paths)
+    extensions = set(map(_extension, paths))
+    return "C" in extensions or not _CPP_SOURCES.isdisjoint(map(str.lower, extensions))

@@ -40,13 +40,13 @@ from quarry_harness.workers import Answer, workers
 FILE_MODES = frozenset({"100644", "100755", "100664"})
 NOT_SOURCE = "not_source"
 
-# A batch has at most this many blobs, and at least so many while there are more: each starts a git process. Among
-# several workers it is smaller: one that is a few pieces ahead of what is stored waits.
-_BATCH_BLOBS = 1024
-_SHARED_BATCH_BLOBS = 256
-_FEW_BLOBS = 64
+# A batch has at most this many blobs, and fewer towards the end, so that no worker is left alone with a long one.
+_BATCH_BLOBS = 256
+_FEW_BLOBS = 16
 # A worker hands back what it has when the text it holds grows past this, so memory is bounded by jobs, not by blobs.
 HAND_BACK_BYTES = 4_000_000
+# And so much text is stored with one statement, or more.
+_STORED_BYTES = 2_000_000
 # What a transaction holds before it is committed stays in memory until then, and is lost with the process.
 _TRANSACTION_BYTES = 16_000_000
 
@@ -177,15 +177,15 @@ def _ahead(steps: Iterator[_Step], many: int) -> Generator[_Step]:
 
 def _keep_all(store: Store, steps: Iterator[_Step], prepare: _Preparation, state: str, done: _Done) -> None:
     """Stores the steps of one repository, in order, in transactions of bounded size."""
-    results = _results(steps, prepare)
+    results = _results(steps)
     unfinished = True
     while unfinished:
         with store.transaction():
-            unfinished = _keep(store, results, state, done)
+            unfinished = _keep(store, results, prepare, state, done)
 
 
-def _results(steps: Iterator[_Step], prepare: _Preparation) -> Iterator[_Listing | Parsed]:
-    """Yields the listings, and what the workers hand back as it comes."""
+def _results(steps: Iterator[_Step]) -> Iterator[_Listing | Parsed | Batch]:
+    """Yields the listings, what the workers hand back as it comes, and each batch after all of its own."""
     for step in steps:
         if isinstance(step, _Damage):
             raise step.error
@@ -193,30 +193,64 @@ def _results(steps: Iterator[_Step], prepare: _Preparation) -> Iterator[_Listing
             yield step
             continue
         yield from step.result
-        prepare.stored(step.batch.blobs)
+        yield step.batch
 
 
-def _keep(store: Store, results: Iterator[_Listing | Parsed], state: str, done: _Done) -> bool:
+def _keep(
+    store: Store, results: Iterator[_Listing | Parsed | Batch], prepare: _Preparation, state: str, done: _Done
+) -> bool:
     """Stores as much as a transaction is to hold; returns whether that was enough before the end."""
     held = 0
+    gathered = _Gathered(store, prepare, done)
     for result in results:
         if isinstance(result, _Listing):
+            held += gathered.store()
             store.replace_entries(result.revision, state, result.rows, result.other)
             held += result.rows.nbytes
         else:
-            chunks = _arrow(result.chunks)
-            store.add_blobs(_arrow(result.blobs), chunks)
-            held += chunks.nbytes
-            done.blobs += result.parsed
-            done.bytes += result.size
+            held += gathered.add(result)
         if held > _TRANSACTION_BYTES:
+            gathered.store()
             return True
+    gathered.store()
     return False
 
 
-def _arrow(columns: dict[str, Column]) -> pa.Table:
-    """The Arrow table of a worker's columns, on the same memory."""
-    return pa.table({name: _array(column) for name, column in columns.items()})
+class _Gathered:
+    """What workers have handed back and is stored together: a statement costs more than a few rows."""
+
+    def __init__(self, store: Store, prepare: _Preparation, done: _Done) -> None:
+        self.database, self.prepare, self.done = store, prepare, done
+        self.pieces: list[Parsed] = []
+        self.batches: list[Batch] = []  # that end with these pieces, or before
+
+    def add(self, result: Parsed | Batch) -> int:
+        """Takes it, and stores what is enough; returns the bytes that were stored."""
+        if isinstance(result, Batch):
+            self.batches.append(result)
+            return 0
+        self.pieces.append(result)
+        return self.store() if sum(piece.held for piece in self.pieces) >= _STORED_BYTES else 0
+
+    def store(self) -> int:
+        """Stores all there is; returns its bytes."""
+        size = 0
+        if self.pieces:
+            chunks = _arrow(piece.chunks for piece in self.pieces)
+            self.database.add_blobs(_arrow(piece.blobs for piece in self.pieces), chunks)
+            self.done.blobs += sum(piece.parsed for piece in self.pieces)
+            self.done.bytes += sum(piece.size for piece in self.pieces)
+            size = int(chunks.nbytes)
+        for batch in self.batches:
+            self.prepare.stored(batch.blobs)
+        self.pieces, self.batches = [], []
+        return size
+
+
+def _arrow(pieces: Iterable[dict[str, Column]]) -> pa.Table:
+    """The Arrow table of workers' columns, on the same memory."""
+    tables = ({name: _array(column) for name, column in columns.items()} for columns in pieces)
+    return pa.concat_tables(map(pa.table, tables))
 
 
 def _array(column: Column) -> pa.Array:
@@ -277,11 +311,10 @@ class _Preparation:
         ids.update(self.store.known_blobs(pairs - ids.keys(), self.rules))
 
     def _batches(self, new: Sequence[Blob]) -> Iterator[Sequence[Blob]]:
-        """Yields batches, smaller towards the end, so that no worker is left alone with a long one."""
+        """Yields batches, smaller towards the end."""
         start = 0
         while (left := len(new) - start) > 0:
-            share = min(_SHARED_BATCH_BLOBS, left // (2 * self.jobs)) if self.jobs > 1 else left
-            size = min(_BATCH_BLOBS, max(_FEW_BLOBS, share))
+            size = min(_BATCH_BLOBS, max(_FEW_BLOBS, left // (4 * self.jobs)))
             yield new[start : start + size]
             start += size
 

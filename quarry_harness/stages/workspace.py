@@ -39,7 +39,7 @@ def repository_folder(workspace: Path, repo: str) -> Path:
 
 def shown_path(path: str) -> str:
     """Returns a path of a tree fit for a JSON document: bytes that are no UTF-8 become \\xNN."""
-    return path.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+    return path if path.isascii() else path.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
 
 
 def runs_folder(workspace: Path) -> Path:

@@ -18,9 +18,11 @@ SCHEMA_VERSION = "3"
 # DuckDB takes 80% of the machine otherwise; past this it spills to a folder beside the file.
 MEMORY_LIMIT = "256MB"
 
-# Each checkpoint writes a table's last rows anew, up to 122,880. After each 16 MB of new rows, as DuckDB has it, that
-# would be most of what a chunk stage writes.
-CHECKPOINT_THRESHOLD = "64MB"
+# A transaction's whole row groups are written to the file once, compressed. What is left of them goes to the log first,
+# and with the next checkpoint the last row group of a table is written anew: with the 122,880 rows that DuckDB takes,
+# that is most of what a chunk stage writes. The file does not keep the size: it is said at each opening.
+_ROW_GROUP_ROWS = 8192
+_CHECKPOINT_THRESHOLD = "64MB"
 
 Row = tuple[Any, ...]
 
@@ -188,21 +190,32 @@ def _connect(path: Path, *, read_only: bool, threads: int) -> duckdb.DuckDBPyCon
     words = str(path) if path.is_absolute() else f"./{path}"
     config: dict[str, str | bool | int | float | list[str]] = {
         "memory_limit": MEMORY_LIMIT,
-        "checkpoint_threshold": CHECKPOINT_THRESHOLD,
+        "checkpoint_threshold": _CHECKPOINT_THRESHOLD,
+        "temp_directory": f"{words}.tmp",
+        # A full row group is compressed and written at once, not with four more.
+        "write_buffer_row_group_count": 1,
     }
     if threads:
         config["threads"] = threads
-    connection = duckdb.connect(words, read_only=read_only, config=config)
-    # In a notebook, and under python -c, DuckDB draws the progress of statements that take long on standard output.
-    connection.execute("SET enable_progress_bar = false")
+    connection = duckdb.connect(config=config)
+    try:
+        # In a notebook, and under python -c, DuckDB draws the progress of statements that take long on standard output.
+        connection.execute("SET enable_progress_bar = false")
+        quoted = words.replace("'", "''")
+        mode = "READ_ONLY" if read_only else f"ROW_GROUP_SIZE {_ROW_GROUP_ROWS}"
+        connection.execute(f"ATTACH '{quoted}' AS workspace ({mode})")
+        connection.execute("USE workspace")
+    except BaseException:
+        connection.close()
+        raise
     return connection
 
 
 def _opening_problem(path: Path, error: Exception) -> Exception:
     words = str(error)
     holder = re.search(r"\(PID (\d+)", words)
-    if "Could not set lock" in words or "Conflicting lock" in words:
-        who = f"process {holder[1]}" if holder else "another process"
+    if "Could not set lock" in words or "Conflicting lock" in words or "already attached" in words:
+        who = f"process {holder[1]}" if holder else "this process" if "attached" in words else "another process"
         return EnvironmentProblem(
             f"{path}: the workspace is in use by {who}.",
             "Wait until it is done, or name another folder with --workspace.",
