@@ -7,8 +7,9 @@ many percent of the stage go into chunks (what is parsed, and guards, the walk, 
 is measured on a repository of one small file); and chunks beside the bare parse of whole files, which is more than the
 stage parses of some languages. Then the stage on everything with one worker and with two, and the processor time of
 each: no two cores are faster than half of it. One worker keeps more than one core busy, since git reads and the
-database stores beside it; so it is measured on a single core, too (Linux has a way to), against which two workers are
-two cores against one. Repetitions are interleaved and the medians are printed, so that a noisy machine hits all columns alike.
+database stores beside it; so it is measured on a single core, too (this part needs Linux), against which two workers
+are two cores against one. Repetitions are interleaved and the medians are printed, so that a noisy machine hits all
+columns alike.
 """
 
 from __future__ import annotations
