@@ -204,7 +204,7 @@ def _nul_records(stream: IO[bytes], place: str) -> Iterator[bytes]:
 
 
 def read_blobs(repo_path: Path, oids: Iterable[str], max_bytes: int) -> Iterator[tuple[str, int, bytes | None]]:
-    """Yields what `BlobReader.read` does, and raises it."""
+    """Yields what `BlobReader.read` does; raises that, and EnvironmentProblem where git cannot be started."""
     with closing(BlobReader(repo_path)) as reader:
         yield from reader.read(oids, max_bytes)
 
@@ -238,6 +238,10 @@ class BlobReader:
                 raise self._git.failed(oid)
             yield oid, size, data[:-1] if size <= max_bytes else None
 
+    def has_ended(self) -> bool:
+        """Whether its git was ended, by whomever."""
+        return self._git.has_ended()
+
     def close(self) -> None:
         """Ends git."""
         self._git.close()
@@ -253,7 +257,7 @@ def write_blob(repo_path: Path, oid: str, into: IO[bytes]) -> None:
 
 
 def blob_sizes(repo_path: Path, oids: Iterable[str]) -> Iterator[tuple[str, int]]:
-    """(object id, size in bytes) for every id, -1 where the blob is not there; raises like `BlobReader`."""
+    """(object id, size in bytes) for every id, -1 where the blob is not there; raises like `read_blobs`."""
     with closing(_CatFile(repo_path, "--batch-check")) as git:
         yield from git.headers(oids)
 
@@ -278,6 +282,8 @@ class _CatFile:
     def headers(self, oids: Iterable[str]) -> Iterator[tuple[str, int]]:
         """In the order of the ids; with --batch the consumer reads `size + 1` bytes of git's output after each."""
         source, waiting = iter(oids), self._waiting
+        if waiting:
+            raise RuntimeError(f"{self.repo_path}: answers of git to an earlier question were not taken")
         while True:
             if len(waiting) <= _BATCH and (batch := [_check_oid(oid) for oid in islice(source, _BATCH)]):
                 waiting.extend(batch)
@@ -298,6 +304,10 @@ class _CatFile:
     def failed(self, oid: str) -> QuarryError:
         """Why it gave less than it should."""
         return _failed(self._process, self.repo_path, _start_of(self._stderr), oid)
+
+    def has_ended(self) -> bool:
+        """Whether it runs no more."""
+        return self._process.poll() is not None
 
     def close(self) -> None:
         """Ends it."""

@@ -86,7 +86,9 @@ def parse_batch(batch: Batch, cut: Cut = chunk_blob, read: Read = read_blobs) ->
     """
     rows = _Rows(cut)
     contents = read(batch.folder, (blob.oid for blob in batch.blobs), MAX_BLOB_BYTES)
-    for blob, (_, length, data) in zip(batch.blobs, contents, strict=False):
+    for blob, (oid, length, data) in zip(batch.blobs, contents, strict=False):
+        if oid != blob.oid:
+            raise RuntimeError(f"{batch.folder}: git answers {oid} where {blob.oid} was asked for")
         if data is None and length < 0 and blob.oid not in batch.left_out:
             raise InvalidInputError(f"{batch.folder}: blob {blob.oid} is missing.", DAMAGED)
         rows.add(blob, batch.rules[blob.dialect], length, data)
@@ -114,12 +116,12 @@ class _Rows:
     def add(self, blob: Blob, rules: str, length: int, data: bytes | None) -> None:
         """Parses a blob. Without its content, and with a length below 0 where that is unknown, it was too large."""
         self.size += max(length, 0)
+        self.held += 200
         if data is None:
             self.blobs.append((*blob, rules, max(length, 0), 0, "too_large", 0))
             return
         parsed = self.cut(data, blob.dialect)
         self.blobs.append((*blob, rules, length, parsed.lines, parsed.status, parsed.error_count))
-        self.held += 200
         if parsed.chunks:
             texts = source_texts(data, parsed.chunks)
             self.chunks.extend(parsed.chunks)
@@ -150,9 +152,9 @@ def serve(answers_to: int) -> None:
     requests, answers = os.fdopen(os.dup(0), "rb"), os.fdopen(answers_to, "wb")
     resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
     signal.signal(signal.SIGPROF, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGPROF})
     # Rows are many and hold no cycles: to look through them for some costs one to three percent.
     gc.set_threshold(50_000)
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGPROF})
     threading.stack_size(_STACK_BYTES)
     repository = _Repository()
     # Without it this process ends after its batch.
@@ -182,20 +184,34 @@ def serve(answers_to: int) -> None:
 
 
 class _Repository:
-    """The repository of the last batch: to start a git costs as much as a few hundred small blobs."""
+    """The repository of the last batch, and its git: to start one costs as much as a few hundred small blobs."""
 
     def __init__(self) -> None:
+        self.lock = threading.Lock()  # of the git, which one thread starts and another may end
         self.folder: Path | None = None
         self.reader: BlobReader | None = None
 
     def read(self, folder: Path, oids: Iterable[str], max_bytes: int) -> Iterator[tuple[str, int, bytes | None]]:
-        """Yields what `read_blobs` does, and raises it; after that, or when not all is taken, it is to be closed."""
-        if self.reader is None or self.folder != folder:
-            self.close()
-            self.folder, self.reader = folder, BlobReader(folder)
-        return self.reader.read(oids, max_bytes)
+        """Yields what `read_blobs` does, and raises it. When not all was taken, it is to be closed."""
+        with self.lock:
+            if self.reader is None or self.folder != folder or self.reader.has_ended():
+                self._end()
+                self.folder, self.reader = folder, BlobReader(folder)
+            return self.reader.read(oids, max_bytes)
 
     def close(self) -> None:
+        """Ends the git."""
+        with self.lock:
+            self._end()
+
+    def end_process(self) -> None:
+        """Ends the git, and this process before it could start another, or end without having ended it."""
+        with self.lock:
+            with suppress(Exception):
+                self._end()
+            os._exit(0)
+
+    def _end(self) -> None:
         if self.reader is not None:
             self.reader.close()
         self.reader = None
@@ -250,10 +266,7 @@ def _end_with_input(repository: _Repository) -> None:
     ends.register(0, select.POLLHUP)
     while not any(event & (select.POLLHUP | select.POLLERR | select.POLLNVAL) for _, event in ends.poll()):
         pass
-    # Its git would end as well, but as nobody's child.
-    with suppress(Exception):
-        repository.close()
-    os._exit(0)
+    repository.end_process()
 
 
 def send(stream: IO[bytes], thing: object) -> None:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 from typing import IO, Any, TypeAlias, cast
 from weakref import WeakSet
 
@@ -51,16 +51,15 @@ class Answer:
             yield piece
 
     def fill(self, pieces: Iterable[Parsed]) -> None:
-        """Takes all the pieces, and passes them on while they are wanted; and then that they are all, or why not."""
-        last: BaseException | None = None
-        try:
-            for piece in pieces:
-                if not self.unwanted:
-                    self._room.get()
-                    self._pieces.put(piece)
-        except BaseException as error:  # noqa: BLE001  # raised again where it is read
-            last = error
-        self._pieces.put(last)
+        """Takes all the pieces, and passes them on while they are wanted."""
+        for piece in pieces:
+            if not self.unwanted:
+                self._room.get()
+                self._pieces.put(piece)
+
+    def end(self, why: BaseException | None) -> None:
+        """Tells that there are no more pieces, or why there are not all."""
+        self._pieces.put(why)
 
     def cancel(self) -> None:
         """Tells that nobody reads on. The process parses its batch to the end, for nothing, unless it is ended."""
@@ -84,11 +83,14 @@ def workers(jobs: int) -> Iterator[Callable[[Batch], Answer]]:
     def parse(batch: Batch, answer: Answer) -> None:
         if answer.unwanted:
             return
-        process = idle.get()
+        process, why = idle.get(), None
         try:
             answer.fill(process.parse(batch))
-        finally:
-            idle.put(process)
+        except BaseException as error:  # noqa: BLE001  # raised again where it is read
+            why = error
+        # First, so that who has the whole answer finds the process idle.
+        idle.put(process)
+        answer.end(why)
 
     pool = ThreadPoolExecutor(jobs)
 
@@ -106,7 +108,7 @@ def workers(jobs: int) -> Iterator[Callable[[Batch], Answer]]:
             processes.append(_Worker())
             idle.put(processes[-1])
         yield submit
-        _dismiss(processes)
+        _dismiss_idle(idle)
     finally:
         # After an interruption neither the batches that wait nor those at work are worth waiting for.
         for answer in list(answers):
@@ -135,7 +137,8 @@ def worker() -> Iterator[Isolated]:
     process = _Worker()
     try:
         yield process.cut
-        _dismiss([process])
+        if process.is_idle():
+            _dismiss([process])
     finally:
         process.end()
         process.close()
@@ -217,10 +220,15 @@ class _Worker:
                         return _given_up(ended, place, _AGAIN)(data, dialect)
                     fresh = True
 
-    def dismiss(self) -> None:
-        """Tells the process that there is no more to do."""
+    def is_idle(self) -> bool:
+        """Whether nobody waits for what `cut` returns."""
+        return not self._asking.locked()
+
+    def dismiss(self) -> bool:
+        """Tells the process that there is no more to do; returns whether it had anything to do before."""
         with self._lock:
-            self._process.dismiss()
+            self._wanted = False
+            return self._process.dismiss()
 
     def wait(self, seconds: float) -> None:
         """Waits for the end of the process, but not longer."""
@@ -238,25 +246,35 @@ class _Worker:
 
     def _start_anew(self, ended: _Ended, place: str) -> None:
         """Starts another process; raises EnvironmentProblem where it would end as well, or nobody wants its answers."""
-        if ended.code >= 0 or (ended.ready is None and -ended.code in _FAULTS):
-            raise EnvironmentProblem(
-                f"{place}: a parsing process ended by itself ({ended.how}).",
-                "Its own message, if it had one, is above.",
-            )
         with self._lock:
             if not self._wanted:
                 raise _from_outside(ended, place, _AGAIN)
+            if ended.code >= 0 or (ended.ready is None and -ended.code in _FAULTS):
+                raise EnvironmentProblem(
+                    f"{place}: a parsing process ended by itself ({ended.how}).",
+                    "Its own message, if it had one, is above.",
+                )
             process = _Process()
             self._process.close()
             self._process = process
 
 
+def _dismiss_idle(idle: SimpleQueue[_Worker]) -> None:
+    """Dismisses those that are idle now, and leaves them there."""
+    resting: list[_Worker] = []
+    with suppress(Empty):
+        while True:
+            resting.append(idle.get_nowait())
+    _dismiss(resting)
+    for process in resting:
+        idle.put(process)
+
+
 def _dismiss(processes: Sequence[_Worker]) -> None:
-    """Lets those that have nothing to do end by themselves, and with each its git, which would be nobody's child."""
-    for process in processes:
-        process.dismiss()
+    """Lets idle ones end by themselves, and with each its git, which would be nobody's child."""
+    used = [process for process in processes if process.dismiss()]
     until = time.monotonic() + _FAREWELL_S
-    for process in processes:
+    for process in used:
         process.wait(max(0.0, until - time.monotonic()))
 
 
@@ -306,8 +324,11 @@ class _Process:
 
     def ask(self, request: Batch | Source) -> Iterator[Any]:
         """Yields the answers to a request, or raises them; _Ended where the process ends before they do."""
+        stdin = cast("IO[bytes]", self._process.stdin)
+        if stdin.closed:  # it was dismissed
+            raise _Ended(self._code(), self._ready)
         try:
-            send(cast("IO[bytes]", self._process.stdin), request)
+            send(stdin, request)
             if self._ready is None:
                 self._ready = pickle.load(self._answers)  # noqa: S301  # all of this pipe is ours
             while (piece := pickle.load(self._answers)) is not None:  # noqa: S301
@@ -324,10 +345,11 @@ class _Process:
         self._process.kill()
         return self._process.wait()
 
-    def dismiss(self) -> None:
-        """Tells it that there is no more to do."""
+    def dismiss(self) -> bool:
+        """Tells it that there is no more to do; returns whether it had anything to do before."""
         with suppress(BrokenPipeError):
             cast("IO[bytes]", self._process.stdin).close()
+        return self._ready is not None
 
     def wait(self, seconds: float) -> None:
         """Waits for its end, but not longer."""

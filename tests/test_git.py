@@ -171,6 +171,16 @@ def test_reading_agrees_with_what_was_written(
     assert list(read_blobs(repo, iter(oids), limit)) == expected
 
 
+def test_answers_to_an_earlier_question_are_no_answers_to_the_next(many: tuple[Path, dict[str, bytes]]) -> None:
+    repo, contents = many
+    oids = sorted(contents)
+    with contextlib.closing(BlobReader(repo)) as reader:
+        with pytest.raises(InvalidInputError, match="not an object id"):
+            list(reader.read([*oids[:700], "no id"], 10_000))
+        with pytest.raises(RuntimeError, match="were not taken"):
+            list(reader.read(oids[1000:1002], 10_000))
+
+
 @needs_proc
 def test_one_git_answers_again_and_again(many: tuple[Path, dict[str, bytes]]) -> None:
     repo, contents = many

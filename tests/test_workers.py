@@ -1,7 +1,9 @@
 """Processes that parse: what they are handed and hand back, in order, whatever becomes of them."""
 
+import os
 import pickle
 import shutil
+import signal
 import subprocess
 import sys
 import threading
@@ -101,6 +103,25 @@ def test_no_git_of_a_worker_is_left_to_others(tmp_path: Path) -> None:
     assert not [pid for pid in asked if Path("/proc", pid).exists()]
 
 
+@needs_proc
+def test_a_git_that_ended_between_two_batches_is_followed_by_another(tmp_path: Path) -> None:
+    batch = one_batch(tmp_path / "a.git", ["a"])
+    with workers.workers(1) as submit:
+        assert names_in(submit(batch)) == ["a"]
+        for pid in [pid for worker in workers_of_this_process() for pid in children_of(worker)]:
+            os.kill(int(pid), signal.SIGKILL)
+            while Path("/proc", pid, "cmdline").read_bytes():
+                time.sleep(0.01)
+        assert names_in(submit(batch)) == ["a"]
+
+
+def test_who_asks_on_after_the_end_is_told_so() -> None:
+    with workers.worker() as cut:
+        assert cut(source("a"), "python", "here").status == "parsed"
+    with pytest.raises(EnvironmentProblem, match="here: a parsing process was ended from outside"):
+        cut(source("a"), "python", "here")
+
+
 def children_of(process: int) -> list[str]:
     return [pid for task in Path(f"/proc/{process}/task").iterdir() for pid in (task / "children").read_text().split()]
 
@@ -175,6 +196,11 @@ def test_the_pieces_of_a_batch_come_in_order_while_its_reader_waits(tmp_path: Pa
         assert [names_in(answer) for answer in answers] == [names] * 4
 
 
+def give(answer: workers.Answer, pieces: Iterable[Any]) -> None:
+    answer.fill(pieces)
+    answer.end(None)
+
+
 def test_a_worker_is_only_a_few_pieces_ahead_of_the_reader() -> None:
     made = []
 
@@ -184,7 +210,7 @@ def test_a_worker_is_only_a_few_pieces_ahead_of_the_reader() -> None:
             yield number
 
     answer = workers.Answer()
-    filler = threading.Thread(target=answer.fill, args=(pieces(),))
+    filler = threading.Thread(target=give, args=(answer, pieces()))
     filler.start()
     reader = iter(answer)
     next(reader)
@@ -198,7 +224,7 @@ def test_an_interruption_at_any_moment_of_reading_keeps_nobody_waiting() -> None
     interrupted, moment = True, 0
     while interrupted:
         answer = workers.Answer()
-        filler = threading.Thread(target=answer.fill, args=(iter(range(50)),), daemon=True)  # type: ignore[arg-type]
+        filler = threading.Thread(target=give, args=(answer, range(50)), daemon=True)
         filler.start()
         time.sleep(0.02)  # it waits for room
         reader = iter(answer)

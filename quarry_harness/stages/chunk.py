@@ -204,15 +204,15 @@ def _keep(
     gathered = _Gathered(store, prepare, done)
     for result in results:
         if isinstance(result, _Listing):
-            held += gathered.store()
+            held += gathered.flush()
             store.replace_entries(result.revision, state, result.rows, result.other)
             held += result.rows.nbytes
         else:
             held += gathered.add(result)
         if held > _TRANSACTION_BYTES:
-            gathered.store()
+            gathered.flush()
             return True
-    gathered.store()
+    gathered.flush()
     return False
 
 
@@ -220,9 +220,10 @@ class _Gathered:
     """What workers have handed back and is stored together: a statement costs more than a few rows."""
 
     def __init__(self, store: Store, prepare: _Preparation, done: _Done) -> None:
-        self.database, self.prepare, self.done = store, prepare, done
+        self.store, self.prepare, self.done = store, prepare, done
         self.pieces: list[Parsed] = []
         self.batches: list[Batch] = []  # that end with these pieces, or before
+        self.held = 0
 
     def add(self, result: Parsed | Batch) -> int:
         """Takes it, and stores what is enough; returns the bytes that were stored."""
@@ -230,20 +231,22 @@ class _Gathered:
             self.batches.append(result)
             return 0
         self.pieces.append(result)
-        return self.store() if sum(piece.held for piece in self.pieces) >= _STORED_BYTES else 0
+        self.held += result.held
+        return self.flush() if self.held >= _STORED_BYTES else 0
 
-    def store(self) -> int:
+    def flush(self) -> int:
         """Stores all there is; returns its bytes."""
         size = 0
         if self.pieces:
+            blobs = _arrow(piece.blobs for piece in self.pieces)
             chunks = _arrow(piece.chunks for piece in self.pieces)
-            self.database.add_blobs(_arrow(piece.blobs for piece in self.pieces), chunks)
+            self.store.add_blobs(blobs, chunks)
             self.done.blobs += sum(piece.parsed for piece in self.pieces)
             self.done.bytes += sum(piece.size for piece in self.pieces)
-            size = int(chunks.nbytes)
+            size = int(blobs.nbytes + chunks.nbytes)
         for batch in self.batches:
             self.prepare.stored(batch.blobs)
-        self.pieces, self.batches = [], []
+        self.pieces, self.batches, self.held = [], [], 0
         return size
 
 

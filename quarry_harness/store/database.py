@@ -18,11 +18,11 @@ SCHEMA_VERSION = "3"
 # DuckDB takes 80% of the machine otherwise; past this it spills to a folder beside the file.
 MEMORY_LIMIT = "256MB"
 
-# A transaction's whole row groups are written to the file once, compressed. What is left of them goes to the log first,
-# and with the next checkpoint the last row group of a table is written anew: with the 122,880 rows that DuckDB takes,
-# that is most of what a chunk stage writes. The file does not keep the size: it is said at each opening.
-_ROW_GROUP_ROWS = 8192
-_CHECKPOINT_THRESHOLD = "64MB"
+# With each checkpoint, after 16 MB of its log, DuckDB writes the last row group of a table anew: of the 122,880 rows
+# that it takes by itself, that is most of what a chunk stage writes. Groups smaller than a transaction would be worse:
+# they pass by the log, by whose size alone it tells when a checkpoint is due, and nothing else frees what they hold.
+# The file does not keep the number: it is said at each opening.
+_ROW_GROUP_ROWS = 65_536
 
 Row = tuple[Any, ...]
 
@@ -98,6 +98,8 @@ class Database:
                 raise KeyboardInterrupt from error
             if "No space left" in str(error):
                 raise _disk_full(self.path) from error
+            if "Permission denied" in str(error):
+                raise _not_permitted(self.path) from error
             raise
 
     @contextmanager
@@ -190,10 +192,7 @@ def _connect(path: Path, *, read_only: bool, threads: int) -> duckdb.DuckDBPyCon
     words = str(path) if path.is_absolute() else f"./{path}"
     config: dict[str, str | bool | int | float | list[str]] = {
         "memory_limit": MEMORY_LIMIT,
-        "checkpoint_threshold": _CHECKPOINT_THRESHOLD,
         "temp_directory": f"{words}.tmp",
-        # A full row group is compressed and written at once, not with four more.
-        "write_buffer_row_group_count": 1,
     }
     if threads:
         config["threads"] = threads
@@ -203,7 +202,8 @@ def _connect(path: Path, *, read_only: bool, threads: int) -> duckdb.DuckDBPyCon
         connection.execute("SET enable_progress_bar = false")
         quoted = words.replace("'", "''")
         mode = "READ_ONLY" if read_only else f"ROW_GROUP_SIZE {_ROW_GROUP_ROWS}"
-        connection.execute(f"ATTACH '{quoted}' AS workspace ({mode})")
+        # With the type, since DuckDB would ask the network for what reads a file that another program made.
+        connection.execute(f"ATTACH '{quoted}' AS workspace (TYPE duckdb, {mode})")
         connection.execute("USE workspace")
     except BaseException:
         connection.close()
@@ -215,13 +215,14 @@ def _opening_problem(path: Path, error: Exception) -> Exception:
     words = str(error)
     holder = re.search(r"\(PID (\d+)", words)
     if "Could not set lock" in words or "Conflicting lock" in words or "already attached" in words:
-        who = f"process {holder[1]}" if holder else "this process" if "attached" in words else "another process"
+        other = f"process {holder[1]}" if holder else "another process"
+        who = "this process" if "already attached" in words else other
         return EnvironmentProblem(
             f"{path}: the workspace is in use by {who}.",
             "Wait until it is done, or name another folder with --workspace.",
         )
     if isinstance(error, PermissionError) or "Permission denied" in words:
-        return EnvironmentProblem(f"{path}: permission denied.", "Name a folder you may write with --workspace.")
+        return _not_permitted(path)
     if "No space left" in words:
         return _disk_full(path)
     if "Read-only file system" in words:
@@ -234,3 +235,7 @@ def _opening_problem(path: Path, error: Exception) -> Exception:
 
 def _disk_full(path: Path) -> EnvironmentProblem:
     return EnvironmentProblem(f"{path}: the disk is full.", "Free some room and run it again.")
+
+
+def _not_permitted(path: Path) -> EnvironmentProblem:
+    return EnvironmentProblem(f"{path}: permission denied.", "Name a folder you may write with --workspace.")
