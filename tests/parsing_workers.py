@@ -38,8 +38,8 @@ def weaken(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch,
         ("readable.py", "_MAX_LEVELS = 400", "_MAX_LEVELS = 10_000"),
         ("readable.py", "_LONGEST_RUN = 20_000", "_LONGEST_RUN = 1_000_000"),
-        ("trees.py", "PARSE_CPU_S = 60.0", "PARSE_CPU_S = 0.5"),
-        ("trees.py", "PARSE_MEMORY_BYTES = 1 << 30", "PARSE_MEMORY_BYTES = 1 << 28"),
+        ("trees.py", "PARSE_CPU_S = 60.0", "PARSE_CPU_S = 1.0"),
+        ("trees.py", "PARSE_MEMORY_BYTES = 1 << 30", "PARSE_MEMORY_BYTES = 1 << 27"),
     )
 
 
