@@ -146,8 +146,8 @@ def serve(answers_to: int) -> None:
 
     Says once that it can work: True, or False where it is allowed less memory than a parser may take. Then a `Batch`
     is answered with what `parse_batch` yields of it, a `Source` with what `chunk_blob` returns; then None, or the
-    exception. Ends in the middle of one when nobody is left to send another, and with a signal past the limits of
-    `trees`.
+    exception. Does not return: it ends the process then, in the middle of one when nobody is left to send another, and
+    with a signal past the limits of `trees`.
     """
     requests, answers = os.fdopen(os.dup(0), "rb"), os.fdopen(answers_to, "wb")
     resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
@@ -160,7 +160,7 @@ def serve(answers_to: int) -> None:
     # Without it this process ends after its batch.
     with suppress(RuntimeError):
         threading.Thread(target=_end_with_input, args=(repository,), daemon=True).start()
-    with suppress(BrokenPipeError, EOFError, pickle.UnpicklingError), closing(repository):
+    with suppress(BrokenPipeError, EOFError, pickle.UnpicklingError):
         send(answers, all(_enough(kind) for kind in (resource.RLIMIT_DATA, resource.RLIMIT_AS)))
         while True:
             request = pickle.load(requests)  # noqa: S301  # of the process that started this one
@@ -181,6 +181,8 @@ def serve(answers_to: int) -> None:
             if last is not None:
                 repository.close()
             send(answers, last)
+    # Without the interpreter's own end, which takes longer.
+    repository.end_process()
 
 
 class _Repository:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pickle
+import select
 import signal
 import subprocess
 import sys
@@ -353,8 +354,12 @@ class _Process:
 
     def wait(self, seconds: float) -> None:
         """Waits for its end, but not longer."""
-        with suppress(subprocess.TimeoutExpired):
-            self._process.wait(seconds)
+        # A wait with a limit looks again after ever longer sleeps; that its pipe has ended is told at once.
+        ended = select.poll()
+        ended.register(self._answers, 0)
+        if ended.poll(1000 * seconds):
+            with suppress(subprocess.TimeoutExpired):
+                self._process.wait(seconds)
 
     def end(self) -> None:
         """Ends it, whatever it is doing."""
