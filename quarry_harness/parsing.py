@@ -167,10 +167,7 @@ def serve(answers_to: int) -> None:
             last: Exception | None = None
             try:
                 with closing(_Limited()) as limited:
-                    whole = isinstance(request, Batch)
-                    for piece in (
-                        parse_batch(request, limited.cut, repository.read) if whole else (limited.cut(*request),)
-                    ):
+                    for piece in _pieces(request, limited.cut, repository.read):
                         send(answers, piece)
             except BrokenPipeError:
                 raise
@@ -183,6 +180,10 @@ def serve(answers_to: int) -> None:
             send(answers, last)
     # Without the interpreter's own end, which takes longer.
     repository.end_process()
+
+
+def _pieces(request: Batch | Source, cut: Cut, read: Read) -> Iterable[Parsed | ParsedBlob]:
+    return parse_batch(request, cut, read) if isinstance(request, Batch) else (cut(*request),)
 
 
 class _Repository:

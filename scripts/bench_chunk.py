@@ -7,8 +7,8 @@ many percent of the stage go into chunks (what is parsed, and guards, the walk, 
 is measured on a repository of one small file); and chunks beside the bare parse of whole files, which is more than the
 stage parses of some languages. Then the stage on everything with one worker and with two, and the processor time of
 each: no two cores are faster than half of it. One worker keeps more than one core busy, since git reads and the
-database stores beside it; so it is measured on a single core, too (this part needs Linux), against which two workers
-are two cores against one. Repetitions are interleaved and the medians are printed, so that a noisy machine hits all
+database stores beside it; so it is measured on a single core, too (NaN but on Linux), against which two workers are
+two cores against one. Repetitions are interleaved and the medians are printed, so that a noisy machine hits all
 columns alike.
 """
 
@@ -175,10 +175,11 @@ def _workers(workspace: Path, files: list[tuple[str, Path, str]], repetitions: i
     make_workspace(workspace, files)
     seconds: dict[str, list[float]] = defaultdict(list)
     work: dict[str, list[float]] = defaultdict(list)
+    seconds["core"] = [] if hasattr(os, "sched_setaffinity") else [float("nan")]
     for _ in range(repetitions):
-        for title, jobs, place in (("two", 2, nullcontext()), ("one", 1, nullcontext()), ("core", 1, _one_core())):
+        for title, jobs in (("two", 2), ("one", 1), *[("core", 1)] * hasattr(os, "sched_setaffinity")):
             before = _processor_seconds()
-            with place:
+            with _one_core() if title == "core" else nullcontext():
                 seconds[title].append(stage_seconds(workspace, jobs)[0])
             work[title].append(_processor_seconds() - before)
     shutil.rmtree(workspace)

@@ -82,7 +82,7 @@ class Database:
     def execute(self, sql: str, parameters: Sequence[object] = ()) -> None:
         """Runs a statement.
 
-        Raises KeyboardInterrupt where the user stopped it, EnvironmentProblem where the disk is full.
+        Raises KeyboardInterrupt where the user stopped it, EnvironmentProblem where the disk is full or not writable.
         """
         with self._plainly():
             self.connection.execute(sql, list(parameters))
@@ -96,10 +96,8 @@ class Database:
             # DuckDB takes the signal for itself and tells of it with an error of its own, of either type.
             if "interrupted" in str(error).lower():
                 raise KeyboardInterrupt from error
-            if "No space left" in str(error):
-                raise _disk_full(self.path) from error
-            if "Permission denied" in str(error):
-                raise _not_permitted(self.path) from error
+            if (problem := _problem_outside(self.path, str(error))) is not None:
+                raise problem from error
             raise
 
     @contextmanager
@@ -221,21 +219,20 @@ def _opening_problem(path: Path, error: Exception) -> Exception:
             f"{path}: the workspace is in use by {who}.",
             "Wait until it is done, or name another folder with --workspace.",
         )
-    if isinstance(error, PermissionError) or "Permission denied" in words:
-        return _not_permitted(path)
-    if "No space left" in words:
-        return _disk_full(path)
-    if "Read-only file system" in words:
-        return EnvironmentProblem(f"{path}: the file system is read-only.", "Name another folder with --workspace.")
+    if (problem := _problem_outside(path, words)) is not None:
+        return problem
     if isinstance(error, OSError):
         return EnvironmentProblem(f"{path}: {error.strerror}.", "Name another folder with --workspace.")
     first = words.splitlines()[0] if words else type(error).__name__
     return InvalidInputError(f"{path}: not a database that this program can read ({first}).", _REBUILD)
 
 
-def _disk_full(path: Path) -> EnvironmentProblem:
-    return EnvironmentProblem(f"{path}: the disk is full.", "Free some room and run it again.")
-
-
-def _not_permitted(path: Path) -> EnvironmentProblem:
-    return EnvironmentProblem(f"{path}: permission denied.", "Name a folder you may write with --workspace.")
+def _problem_outside(path: Path, words: str) -> EnvironmentProblem | None:
+    """What an error's words say of the disk and its permissions; None where they say nothing of them."""
+    if "Permission denied" in words:
+        return EnvironmentProblem(f"{path}: permission denied.", "Name a folder you may write with --workspace.")
+    if "No space left" in words:
+        return EnvironmentProblem(f"{path}: the disk is full.", "Free some room and run it again.")
+    if "Read-only file system" in words:
+        return EnvironmentProblem(f"{path}: the file system is read-only.", "Name another folder with --workspace.")
+    return None
