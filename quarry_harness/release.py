@@ -15,7 +15,7 @@ import hashlib
 import shlex
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -345,8 +345,7 @@ def select_tasks(
         fix = "Take one of --repo, --language and --task away."
         raise UsageError("No task of the release passes all the filters together.", fix)
     keys = {(task.repo, task.task_id) for task in chosen}
-    return replace(
-        release,
+    return release._replace(
         tasks=tuple(chosen),
         queries=tuple(query for query in release.queries if (query.repo, query.task_id) in keys),
         gold=tuple(row for row in release.gold if (row.repo, row.task_id) in keys),

@@ -1,4 +1,4 @@
-"""The values that flow between the rooms: frozen, slotted, without behaviour beyond derived names.
+"""The values that flow between the rooms: named tuples, without behaviour beyond derived names.
 
 Lines are 1-based and inclusive, bytes are 0-based offsets into the raw blob with an exclusive end.
 """
@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 # Identifier -> name for people. The identifiers are what every table, file and JSON document holds.
@@ -35,6 +34,8 @@ RELEVANCES = ("ESSENTIAL", "RELATED")
 RESAMPLES = 10_000
 SEED = 20_250_101
 
+_NOTHING: Mapping[str, Any] = {}
+
 
 class Chunk(NamedTuple):
     """A function or method of one blob."""
@@ -50,16 +51,14 @@ class Chunk(NamedTuple):
     end_byte: int
 
 
-@dataclass(frozen=True, slots=True)
-class LocatedChunk:
+class LocatedChunk(NamedTuple):
     """A chunk at a path of some revision: what a gold unit is compared with."""
 
     path: str
     chunk: Chunk
 
 
-@dataclass(frozen=True, slots=True)
-class ParsedBlob:
+class ParsedBlob(NamedTuple):
     """What parsing one blob in one language gave: chunks in source order, or the reason why there are none."""
 
     status: str  # "parsed", or a skip reason such as "binary"
@@ -68,8 +67,7 @@ class ParsedBlob:
     lines: int = 0  # a last one without a line break counts
 
 
-@dataclass(frozen=True, slots=True)
-class TreeEntry:
+class TreeEntry(NamedTuple):
     """One entry of a revision's tree; `path` is decoded with surrogateescape, so that no byte is lost."""
 
     mode: str  # "100644", "120000", ...
@@ -77,8 +75,7 @@ class TreeEntry:
     path: str
 
 
-@dataclass(frozen=True, slots=True)
-class GoldUnit:
+class GoldUnit(NamedTuple):
     """One labelled function of a query, as the release states it."""
 
     unit_key: str
@@ -90,11 +87,10 @@ class GoldUnit:
     relevance: str  # ESSENTIAL | RELATED
     revision: str
     image_stage: str  # preimage | postimage
-    extra: Mapping[str, Any] = field(default_factory=dict)
+    extra: Mapping[str, Any] = _NOTHING
 
 
-@dataclass(frozen=True, slots=True)
-class GoldRow:
+class GoldRow(NamedTuple):
     """The labels of one query at one image stage; `units` may be empty."""
 
     repo: str
@@ -102,12 +98,11 @@ class GoldRow:
     query_id: str
     image_stage: str
     units: tuple[GoldUnit, ...]
-    extra: Mapping[str, Any] = field(default_factory=dict)
+    extra: Mapping[str, Any] = _NOTHING
     place: str = ""  # where the release says it, for example "data/gold-preimage.jsonl:17"
 
 
-@dataclass(frozen=True, slots=True)
-class Query:
+class Query(NamedTuple):
     """One natural-language query and the revision it is asked at."""
 
     repo: str  # owner__name
@@ -115,21 +110,19 @@ class Query:
     query_id: str
     text: str
     revision: str
-    extra: Mapping[str, Any] = field(default_factory=dict)
+    extra: Mapping[str, Any] = _NOTHING
 
 
-@dataclass(frozen=True, slots=True)
-class Task:
+class Task(NamedTuple):
     """A group of queries about one change of one repository."""
 
     repo: str
     task_id: str
     language: str  # a key of LANGUAGES
-    extra: Mapping[str, Any] = field(default_factory=dict)
+    extra: Mapping[str, Any] = _NOTHING
 
 
-@dataclass(frozen=True, slots=True)
-class Release:
+class Release(NamedTuple):
     """A whole release, validated: every query has its task, every gold row its query."""
 
     ref: str  # as the user named it
@@ -145,8 +138,7 @@ class Release:
         return "\n".join(f"{name} {digest}" for name, digest in sorted(self.files.items()))
 
 
-@dataclass(frozen=True, slots=True)
-class Check:
+class Check(NamedTuple):
     """One line of a verification. `ok` is None where nothing could be compared; `detail` then says why."""
 
     name: str
@@ -154,8 +146,7 @@ class Check:
     detail: str
 
 
-@dataclass(frozen=True, slots=True)
-class Resolution:
+class Resolution(NamedTuple):
     """Where a gold unit was found. Exactly one of `tier` and `reason` is not empty."""
 
     tier: str = ""  # one of canonicalize.TIERS

@@ -231,6 +231,17 @@ def test_bodies_nested_deeper_than_the_pattern_goes_are_taken_out_piece_by_piece
             "function f('a',",
             "function a ",
         ),
+        *(
+            "`${",
+            "`${`",
+            "`${a}",
+            "`${{",
+            "){`${`${",
+            "a(\n\t/",
+            f"(\n{' ' * 20}/'/",
+            ") { '<!--'; }",
+            ") { a('<!--') }",
+        ),
         *('"{$', "<<<EOT\n", "<<<EOT\nEOT;\n", "?>", "?><?", "function f(" + "a()" * 30),
     ],
 )
@@ -425,6 +436,9 @@ def test_what_was_taken_out_of_what_is_walked_is_put_back(dialect: str, source: 
             "a = { b: /'/, c: /{/ };",
             "a = (b) => /'{/;",
             "a = b[0] / 2; // '{",
+            f"h(\n{' ' * 40}/[0-9]+(x)?$/,\n);",
+            "h((b) =>\n/\\bx/.test(b));",
+            "// c\n/[a-z]+/.test(b);",
         ),
     ],
 )
@@ -436,7 +450,38 @@ def test_signs_of_javascript_that_look_like_others_are_read(dialect: str, line: 
     assert named(source, dialect) == [("f", 1, last), ("g", last + 1, last + 1)]
 
 
-@pytest.mark.parametrize("line", ["if (a) /'{/.test(b);", "a = <b c='{'>it's</b>;", "a = <b/>;", "a = {}\n/ '{' / 2;"])
+@pytest.mark.parametrize(
+    "line",
+    [
+        "a = `${b.map((c) => { if (c) { return `'${d('{')}` + d(/`/); } })}{`;",
+        "a = `${`${`${b}'`}{`}{`;",
+        f"h(\n{' ' * 40}/'{{/,\n);",
+        "h((b) => // c\n\t/'{/.test(b));",
+        "a = `<!-- it's {\n-->`;",
+        "/** `<!-- it's {`\n--> */",
+        "a = /<!--/; // '{",
+    ],
+)
+@pytest.mark.parametrize("dialect", ["javascript", "typescript"])
+def test_what_is_hard_to_read_keeps_only_its_own_function_whole(dialect: str, line: str) -> None:
+    source = f"function f(a) {{\n{line}\nh(1, 2);\n}}\nfunction g() {{ h(3, 4, 5, 6); }}\n"
+    assert b"h(3" not in left(source.encode(), dialect)
+    last = source[: source.index("h(1, 2)")].count("\n") + 2
+    assert named(source, dialect) == [("f", 1, last), ("g", last + 1, last + 1)]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "if (a) /'{/.test(b);",
+        "a = <b c='{'>it's</b>;",
+        "a = <b/>;",
+        "a = {}\n/ '{' / 2;",
+        "a = `${b",
+        "<!-- '",
+        "a = '<!--'\n--> '",
+    ],
+)
 def test_a_file_of_javascript_with_a_slash_that_is_not_read_stays_whole(line: str) -> None:
     assert not found_in(
         f"function f(a) {{ {line} h(1, 2); }}\nfunction g() {{ h(3, 4, 5, 6); }}\n".encode(), "javascript"

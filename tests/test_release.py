@@ -9,7 +9,6 @@ import json
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -94,7 +93,7 @@ def write(folder: Path, data: Rows, suffix: str = ".jsonl", *, inner: str = "dat
 
 def without_places(release: Release) -> Release:
     """What a release says, whatever kind of file it says it in."""
-    return replace(release, files={}, gold=tuple(replace(row, place="") for row in release.gold))
+    return release._replace(files={}, gold=tuple(row._replace(place="") for row in release.gold))
 
 
 def refused(folder: Path) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from quarry_harness.languages.rules import Bodies, Span, blank
 
@@ -75,30 +75,82 @@ def find_bodies(source: bytes, how: Bodies, kept: Sequence[int]) -> list[Span]:
 
     A body with one of the bytes `kept` in it, which are in ascending order, stays.
     """
+    doubts = how.doubts(source) if how.doubts is not None else ()
+    if doubts:
+        kept = sorted({*kept, *doubts})
     spans: list[Span] = []
     room = _TIMES_INSIDE * len(source)
     unread = 0  # up to where a block goes on whose end is unknown
-    at: int | None = how.first(source) if how.first is not None else 0
-    while at is not None:
-        matches, at = how.pattern.finditer(source, at), None
-        for match in matches:
-            if match.lastindex is None:
-                continue
-            start, end = match.span(match.lastindex)
-            if start == end:
-                return []
-            if end - start == 1 and start >= unread:
-                unread = _end_of_block(source, start)
-            start, end = start + 1, end - 1
+    matches = _Matches(source, how, doubts)
+    try:
+        for head, brace, behind in matches:
+            if behind - brace == 1 and brace >= unread:
+                unread = _end_of_block(source, brace)
+            start, end = brace + 1, behind - 1
             if end - start < _FEW_BYTES or start < unread:
                 continue
-            if not (_has_to_stay(source, start, end, how, kept) or _is_block(source, match.start(), how.block)):
+            if not (_has_to_stay(source, start, end, how, kept) or _is_block(source, head, how.block)):
                 spans.append((start, end))
             elif how.go_inside and room >= 0:
                 room -= end - start
-                at = start
-                break
+                matches.inside = start
+    except _Uncertain:
+        return []
     return spans
+
+
+class _Uncertain(Exception):
+    """The source holds what cannot be read."""
+
+
+class _Matches:
+    """What the pattern finds of bodies: where its head begins, where the body does, and what is behind it.
+
+    Raises _Uncertain at a sign that nothing explains, and where one of the doubts does not stand in a comment or a
+    string.
+    """
+
+    def __init__(self, source: bytes, how: Bodies, doubts: Sequence[int]) -> None:
+        self.source, self.how = source, how
+        self.doubts = [*reversed(doubts)]  # the next one last
+        self.inside: int | None = None  # set to go on there, in what was found last, and not behind it
+
+    def __iter__(self) -> Iterator[tuple[int, int, int]]:
+        at: int | None = self.how.first(self.source) if self.how.first is not None else 0
+        while at is not None:
+            matches, at = self.how.pattern.finditer(self.source, at), None
+            for match in matches:
+                if self.doubts:
+                    self._clear(match)
+                if match.lastindex is None:
+                    continue
+                start, end = match.span(match.lastindex)
+                if start == end:
+                    at = self._explained(match.start())
+                    break
+                yield match.start(), start, end
+                if self.inside is not None:
+                    at, self.inside = self.inside, None
+                    break
+        if self.doubts:
+            raise _Uncertain
+
+    def _clear(self, match: re.Match[bytes]) -> None:
+        if self.doubts[-1] < match.start():
+            raise _Uncertain
+        if match.lastindex is None:
+            self._clear_up_to(match.end())
+
+    def _clear_up_to(self, end: int) -> None:
+        while self.doubts and self.doubts[-1] < end:
+            self.doubts.pop()
+
+    def _explained(self, at: int) -> int:
+        end = self.how.explain(self.source, at) if self.how.explain is not None else 0
+        if not end:
+            raise _Uncertain
+        self._clear_up_to(end)
+        return end
 
 
 def _has_to_stay(source: bytes, start: int, end: int, how: Bodies, kept: Sequence[int]) -> bool:

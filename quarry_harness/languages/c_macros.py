@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
 from functools import cache, partial
 from itertools import islice
 
@@ -229,14 +228,16 @@ def _open(code: bytes, before: tuple[int, int]) -> tuple[int, int]:
     return before[0] + code.count(b"{") - code.count(b"}"), max(0, parentheses)
 
 
-@dataclass(slots=True)
 class _Group:
     """An `#if` up to its `#endif`."""
 
-    outside: tuple[int, int]
-    directives: list[Span] = field(default_factory=list)
-    after: tuple[int, int] | None = None  # behind the first branch
-    splits: bool = False
+    __slots__ = ("after", "directives", "outside", "splits")
+
+    def __init__(self, outside: tuple[int, int]) -> None:
+        self.outside = outside
+        self.directives: list[Span] = []
+        self.after: tuple[int, int] | None = None  # behind the first branch
+        self.splits = False
 
 
 def _lone_macros(source: bytes) -> Iterator[tuple[Span, bytes]]:

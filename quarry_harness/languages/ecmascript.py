@@ -7,9 +7,9 @@ from collections.abc import Iterable, Iterator
 
 from tree_sitter import Node
 
-from quarry_harness.languages.bodies import COMMENT, bodies
+from quarry_harness.languages.bodies import COMMENT
+from quarry_harness.languages.ecmascript_bodies import BODIES, STATEMENTS, TO_THE_LINES_END, code_before
 from quarry_harness.languages.rules import (
-    Bodies,
     Enter,
     Function,
     Look,
@@ -27,7 +27,6 @@ from quarry_harness.languages.rules import (
 _FUNCTION_VALUES = {"arrow_function": "function", "function_expression": "function", "generator_function": "generator"}
 _AROUND_A_VALUE = frozenset({"parenthesized_expression", "as_expression", "satisfies_expression", "type_assertion"})
 _BESIDE_A_VALUE = frozenset({"type_arguments", "comment"})
-_STATEMENTS = frozenset({"const", "for", "if", "let", "return", "switch", "throw", "var", "while"})
 # What a name is assigned to that stands outside all functions, wherever the assignment is.
 _GLOBALS = frozenset({"exports", "module", "window", "global", "globalThis", "self", "console", "process"})
 
@@ -61,7 +60,7 @@ def _body(node: Node) -> Node | None:
 
 def _method(node: Node, scope: Scope, source: bytes) -> Iterable[Step]:
     name = _key(node.child_by_field_name("name"), source)
-    if name in _STATEMENTS and node.has_error:
+    if name in STATEMENTS and node.has_error:
         return  # error recovery has made a method of a statement; `return(value) {..}` is one
     kind = "constructor" if name == "constructor" and scope.container else "method"
     yield Function(node, kind, name, scope, _body(node))
@@ -185,8 +184,7 @@ _INNER_FUNCTIONS = frozenset(
         "class",
     }
 )
-_TO_THE_LINES_END = rb"//(?:[^\n\r\xe2]++|\xe2(?!\x80[\xa8\xa9]))*+"  # two more signs end a line: U+2028, U+2029
-_BETWEEN = rb"(?:\s|%b|%b)*+" % (COMMENT, _TO_THE_LINES_END)
+_BETWEEN = rb"(?:\s|%b|%b)*+" % (COMMENT, TO_THE_LINES_END)
 _SECOND_LOOKS = (
     SecondLook(re.compile(rb"return\s*\{"), _returned, not_inside=_INNER_FUNCTIONS),
     SecondLook(
@@ -224,7 +222,6 @@ _VARIANCE = re.compile(
     rb"(?<=[<,])(\s*(?:/\*+[^*\n]*\*/\s*)?)(in[ \t]+out|in|out)(?=\s+(?!(?:in|instanceof|as|satisfies)\b)[A-Za-z_$])"
 )
 _CALL_SIGNATURE = re.compile(rb"\n[ \t]*[ \t](?=<[\w\s])")
-_LINE_COMMENT = re.compile(rb"(?<!\S)//[^\n]*\Z")
 _ENDS_NO_MEMBER = (*(bytes([sign]) for sign in b"{([,;=|&:?<"), b"=>")
 
 
@@ -237,89 +234,12 @@ def mask_types(source: bytes, _root: Node) -> Iterator[bytes]:
     known = _TYPE_IMPORT.sub(lambda match: b"_" * len(match[0]), source.replace(b"\\`", b"__"))
     masked = bytearray(_VARIANCE.sub(lambda match: match[1] + b" " * len(match[2]), known))
     for match in _CALL_SIGNATURE.finditer(source):
-        before = _code_before(source, match.start())
+        before = code_before(source, match.start())
         if before and not before.endswith(_ENDS_NO_MEMBER):
             masked[match.end() - 1] = ord(";")
     if masked != source:
         yield bytes(masked)
 
-
-def _code_before(source: bytes, at: int) -> bytes:
-    """The last signs before a place that are in no comment; b"" where they are too far away to say."""
-    for _ in range(16):
-        first = max(0, at - 512)
-        line = source[first:at].rstrip()
-        if line.endswith(b"*/"):
-            at = max(0, source.rfind(b"/*", max(0, at - 16_384), at))
-        elif comment := _LINE_COMMENT.search(line):
-            at = first + comment.start()
-        else:
-            return line[-2:]
-    return b""
-
-
-# Right behind a word or a bracket no string begins: it is the text of JSX (`<b>it's</b>`), which is not read.
-_QUOTED = (rb'"(?<![\w$)\]}]")(?:[^"\\\n]++|\\.)*+"', rb"'(?<![\w$)\]}]')(?:[^'\\\n]++|\\.)*+'")
-_IN_A_CLASS = rb"\[(?:[^\]\\\n]++|\\[^\n])*+\]"
-_REGEX = rb"(?:[^/\\\[\n*]|\\[^\n]|%b)(?:[^/\\\[\n]++|\\[^\n]|%b)*+/" % (_IN_A_CLASS, _IN_A_CLASS)
-_BEFORE_A_VALUE = b"await case delete do else in instanceof of return throw typeof void yield".split()
-# What a slash begins, a regular expression or a divisor, is told by what stands before it; the widths are fixed, since
-# a pattern looks back no other way.
-_BEFORE_A_REGEX = (
-    *(rb"[(,=:\[|&?;{]%b" % blank for blank in (b"", b" ", *(rb"\n\t{%d}" % n for n in range(12)))),
-    *(rb"[(,=:\[|&?;{]\n {%d}" % n for n in range(2, 32, 2)),
-    *(rb"\b%b%b" % (word, blank) for word in _BEFORE_A_VALUE for blank in (b"", b" ")),
-    *(rb"[\s(&|=!]!", rb"=> "),
-)
-_BEHIND_A_VALUE = rb"(?!>)(?:(?<=[\w$\]]/)|(?<=[\w$\]] /))%b" % b"".join(
-    rb"(?<!\b%b/)(?<!\b%b /)" % (word, word) for word in _BEFORE_A_VALUE
-)
-# In `if (a) /"/.test(b)` it is not told: read only where what may be a regular expression holds no sign that matters.
-_BEHIND_A_PARENTHESIS = rb"""(?!>)(?:(?<=\)/)|(?<=\) /))(?![^/\n"'`{}\\\[]*+(?:["'`{}\\\[][^\n]*/|/\*))"""
-_BEGINS_A_REGEX = rb"(?:%b)%b" % (b"|".join(rb"(?<=%b/)" % before for before in _BEFORE_A_REGEX), _REGEX)
-_SLASH = rb"/(?:%b)" % b"|".join(
-    (COMMENT[1:], _TO_THE_LINES_END[1:], _BEHIND_A_VALUE, _BEHIND_A_PARENTHESIS, _BEGINS_A_REGEX)
-)
-
-
-def _template(holes: int) -> bytes:
-    """A template string whose holes may hold others, nested so deep."""
-    slash = rb"/(?:%b|(?<=\(/)%b|(?<=[\w\])] /)(?= ))" % (COMMENT[1:], _REGEX)
-    inner = rb"|".join((*_QUOTED, slash, *([_template(holes - 1)] if holes else [])))
-    hole = rb"""[^{}"'`/]++|%b""" % inner
-    hole = rb"\$\{(?:%b|\{(?:%b)*+\})*+\}" % (hole, hole)
-    return rb"`(?:[^`\\$]++|\\.|\$(?!\{)|%b)*+`" % hole
-
-
-_FINDER = bodies(
-    (*_QUOTED, _SLASH, _template(1), rb"#(?:![^\n]*+)?"),
-    # Not behind `a =>` without parentheses: one more sign to stop at, and one more pattern, cost more than they save.
-    (rb"""\)\s*+(?::[^(){};"'`/=]{1,200}+)?(?:=>\s*+)?""",),
-)
-
-
-_COMMENT_OF_HTML = re.compile(rb"(?:\A|[\n\r])[^\S\n\r]*+-->|<!--")
-_LINE_BYTES = 1_000
-
-
-def _first_code(source: bytes) -> int:
-    """0, or, where a source may have HTML's comments, whose text may hold any sign, what is behind all of it."""
-    if b"-->" in source or b"<!--" in source:
-        for match in _COMMENT_OF_HTML.finditer(source):
-            first = max(0, match.start() - _LINE_BYTES)
-            line = source[first : match.start()].rpartition(b"\n")[2]
-            is_long = len(line) == _LINE_BYTES  # where it begins, and in what, is not looked for
-            if match[0] != b"<!--" or is_long or sum(map(line.count, (b'"', b"'", b"`"))) % 2 == 0:
-                return len(source)
-    return 0
-
-
-_BODIES = Bodies(
-    _FINDER,
-    first=_first_code,
-    # Blocks that are walked through, and, in a broken object, statements that look like methods.
-    blocks=rb"[^\n]*\b(?:(?:catch|%b)[ \t]*+\(|class\b)" % b"|".join(sorted(map(str.encode, _STATEMENTS))),
-)
 
 JAVASCRIPT = Rules(
     language="javascript",
@@ -330,7 +250,7 @@ JAVASCRIPT = Rules(
     wrappers=_WRAPPERS,
     hooks=_HOOKS,
     second_looks=_SECOND_LOOKS,
-    bodies=_BODIES,
+    bodies=BODIES,
 )
 TYPESCRIPT = Rules(
     language="typescript",
@@ -347,6 +267,6 @@ TYPESCRIPT = Rules(
         "public_field_definition": _field,
     },
     second_looks=_SECOND_LOOKS,
-    bodies=_BODIES,
+    bodies=BODIES,
     masked=mask_types,
 )

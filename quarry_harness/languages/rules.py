@@ -6,9 +6,8 @@ import re
 import sys
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import cached_property
-from typing import NamedTuple, TypeAlias
+from functools import cache
+from typing import Any, NamedTuple, TypeAlias
 
 from tree_sitter import Node
 
@@ -57,9 +56,16 @@ Step: TypeAlias = Function | Enter | Look
 Span: TypeAlias = tuple[int, int]  # the first byte, and the one behind the last
 Hook: TypeAlias = Callable[[Node, Scope, bytes], Iterable[Step]]
 
+_NOTHING: Mapping[str, Any] = {}
 
-@dataclass(frozen=True, slots=True)
-class SecondLook:
+
+@cache
+def _compiled(pattern: bytes) -> re.Pattern[bytes]:
+    """A pattern that is compiled when it is used: the long ones take a twentieth of a second."""
+    return re.compile(pattern, re.S)
+
+
+class SecondLook(NamedTuple):
     """How to find, without walking them, the places inside function bodies that hold chunks by rule.
 
     `pattern` may match too much and never too little; `hook` is asked about the smallest named node that holds the
@@ -73,12 +79,15 @@ class SecondLook:
     not_inside: frozenset[str] = frozenset()  # nodes between the body and the place that make it none
 
 
-@dataclass(frozen=True)
-class Bodies:
+class Bodies(NamedTuple):
     """How to find the bodies of functions in a source without a tree; `bodies.bodies` makes the pattern."""
 
     finder: bytes
     first: Callable[[bytes], int] | None = None  # where the source begins to be code
+    # What must stand in comments and strings, or else nothing of the source is certain: its places, in ascending order.
+    doubts: Callable[[bytes], Sequence[int]] | None = None
+    # Where that ends which begins at a sign, and which the pattern does not explain; 0 where that cannot be told.
+    explain: Callable[[bytes, int], int] | None = None
     # The line up to the head of what looks like a body and is a block that is walked through.
     blocks: bytes = b""
     stays_behind_a_place: bool = False  # the first body behind a place for a second look is a class's
@@ -89,32 +98,31 @@ class Bodies:
     filler: bytes = b""  # at the beginning of a body that was taken out, where an empty one could be something else
     despite_errors: bool = False  # the tree of what is left may be used though it has errors
 
-    @cached_property
+    @property
     def pattern(self) -> re.Pattern[bytes]:
         """What matches a body, and what may look like one."""
-        return re.compile(self.finder, re.S)  # when it is used: the long ones take a tenth of a second
+        return _compiled(self.finder)
 
-    @cached_property
+    @property
     def block(self) -> re.Pattern[bytes] | None:
         """What matches the line before a block that only looks like a body."""
-        return re.compile(self.blocks) if self.blocks else None
+        return _compiled(self.blocks) if self.blocks else None
 
 
-@dataclass(frozen=True, slots=True)
-class Rules:
+class Rules(NamedTuple):
     """One language: which nodes are functions, what encloses them, what is walked through."""
 
     language: str
     grammars: Mapping[str, str]  # dialect -> grammar of the pack, or of the package
     extensions: Mapping[str, str]  # file name extension, lower case -> dialect
-    functions: Mapping[str, str] = field(default_factory=dict)  # node type -> kind; "function" in a type is a "method"
+    functions: Mapping[str, str] = _NOTHING  # node type -> kind; "function" in a type is a "method"
     types: frozenset[str] = frozenset()  # what they hold has their name as container
     namespaces: frozenset[str] = frozenset()  # what they hold has their name in its qualified name only
     clauses: frozenset[str] = frozenset()  # like namespaces, for the siblings that follow
     clauses_stack: bool = False  # a clause adds to the one before it, and does not replace it
     wrappers: frozenset[str] = frozenset()  # walked through, and add nothing
     searched: frozenset[str] = frozenset()  # not walked through, but the second look searches them
-    hooks: Mapping[str, Hook] = field(default_factory=dict)  # what cannot be said as data
+    hooks: Mapping[str, Hook] = _NOTHING  # what cannot be said as data
     second_looks: tuple[SecondLook, ...] = ()
     drop_names: frozenset[str] = frozenset()  # "functions" that error recovery makes of statements
     name: Callable[[Node, bytes], str] | None = None  # instead of the text of the field `name`

@@ -59,6 +59,7 @@ class _Listing(NamedTuple):
     repo: str
     revision: int
     rows: pa.Table
+    digest: int
     other: int
 
 
@@ -205,7 +206,7 @@ def _keep(
     for result in results:
         if isinstance(result, _Listing):
             held += gathered.flush()
-            store.replace_entries(result.revision, state, result.rows, result.other)
+            store.replace_entries(result.revision, state, result.rows, result.digest, result.other)
             held += result.rows.nbytes
         else:
             held += gathered.add(result)
@@ -306,7 +307,9 @@ class _Preparation:
                 task = Batch(folder, batch, self.rules, left_out, HAND_BACK_BYTES)
                 yield _Parsing(repo, task, self.submit(task))
             columns = {"path": [row[0] for row in rows], "blob": blobs, "status": [row[3] or "source" for row in rows]}
-            yield _Listing(repo, revision.id, pa.table(columns, _ENTRY_SCHEMA), other)
+            listing = pa.table(columns, _ENTRY_SCHEMA)
+            # Here, while workers parse: when the listing can be stored, they may have nothing left.
+            yield _Listing(repo, revision.id, listing, self.store.listing_digest(listing), other)
 
     def _know(self, pairs: set[tuple[str, str]], ids: dict[tuple[str, str], int]) -> None:
         """Adds the ids of those blobs that are stored or in hand."""

@@ -244,15 +244,19 @@ class Store:
 
     # -- chunks -------------------------------------------------------------------------------------------------------
 
-    def replace_entries(self, revision: int, rules: str, rows: pa.Table, other_files: int) -> None:
-        """Keeps the listing of one revision: columns path, blob (-1 for none), status; and how many other files."""
+    def listing_digest(self, rows: pa.Table) -> int:
+        """Returns the digest of a listing: columns path, blob (-1 for none), status."""
+        with self._db.incoming(rows):
+            return int(self._db.one(f"SELECT {integrity.digest_of('entry')} FROM incoming"))
+
+    def replace_entries(self, revision: int, rules: str, rows: pa.Table, digest: int, other_files: int) -> None:
+        """Keeps the listing of one revision, as `listing_digest` has it, and how many other files there are."""
         self._db.execute("DELETE FROM entry WHERE revision = ?", [revision])
         with self._db.incoming(rows):
             self._db.execute(f"INSERT INTO entry SELECT {int(revision)}, path, blob, status FROM incoming")
         self._db.execute(
-            "UPDATE revision SET rules = ?, other_files = ?,"
-            f" content = (SELECT {integrity.digest_of('entry')} FROM entry WHERE revision = ?) WHERE id = ?",
-            [rules, other_files, revision, revision],
+            "UPDATE revision SET rules = ?, other_files = ?, content = ? WHERE id = ?",
+            [rules, other_files, digest, revision],
         )
 
     def known_blobs(self, pairs: Iterable[tuple[str, str]], rules: dict[str, str]) -> dict[tuple[str, str], int]:

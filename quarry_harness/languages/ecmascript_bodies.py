@@ -1,0 +1,144 @@
+"""How to find function bodies of JavaScript and TypeScript in their source: strings, comments, regular expressions."""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+
+from quarry_harness.languages.bodies import COMMENT, bodies
+from quarry_harness.languages.rules import Bodies
+
+STATEMENTS = frozenset({"const", "for", "if", "let", "return", "switch", "throw", "var", "while"})
+TO_THE_LINES_END = rb"//(?:[^\n\r\xe2]++|\xe2(?!\x80[\xa8\xa9]))*+"  # two more signs end a line: U+2028, U+2029
+# Right behind a word or a bracket no string begins: it is the text of JSX (`<b>it's</b>`), which is not read.
+_QUOTED = (rb'"(?<![\w$)\]}]")(?:[^"\\\n]++|\\.)*+"', rb"'(?<![\w$)\]}]')(?:[^'\\\n]++|\\.)*+'")
+_IN_A_CLASS = rb"\[(?:[^\]\\\n]++|\\[^\n])*+\]"
+_REGEX = rb"(?:[^/\\\[\n*]|\\[^\n]|%b)(?:[^/\\\[\n]++|\\[^\n]|%b)*+/" % (_IN_A_CLASS, _IN_A_CLASS)
+# What a slash begins, a regular expression or a divisor, is told by what stands before it; the widths are fixed, since
+# a pattern looks back no other way.
+_BEFORE_A_VALUE = (
+    rb"\b(?:do|in|of)",
+    rb"\b(?:case|else|void)",
+    rb"\b(?:await|throw|yield)",
+    rb"\b(?:delete|return|typeof)",
+    rb"\binstanceof",
+)
+_BEFORE_A_REGEX = (
+    *(rb"[(,=:\[|&?;{]%b" % blank for blank in (b"", b" ", *(rb"\n[\t ]{%d}" % n for n in range(9)))),
+    *(rb"%b%b" % (words, blank) for words in _BEFORE_A_VALUE for blank in (b"", b" ")),
+    *(rb"[\s(&|=!]!", rb"=> "),
+)
+_BEHIND_A_VALUE = rb"(?!>)(?:(?<=[\w$\]]/)|(?<=[\w$\]] /))%b" % b"".join(
+    rb"(?<!%b/)(?<!%b /)" % (words, words) for words in _BEFORE_A_VALUE
+)
+# In `if (a) /"/.test(b)` it is not told: read only where what may be a regular expression holds no sign that matters.
+_BEHIND_A_PARENTHESIS = rb"""(?!>)(?:(?<=\)/)|(?<=\) /))(?![^/\n"'`{}\\\[]*+(?:["'`{}\\\[][^\n]*/|/\*))"""
+_BEGINS_A_REGEX = rb"(?:%b)%b" % (b"|".join(rb"(?<=%b/)" % before for before in _BEFORE_A_REGEX), _REGEX)
+# The last two slashes of a line, with no sign between that matters: they are a regular expression, or two divisors.
+_PLAIN = rb"""[^/\\\[\n"'`{}]|\\[^\n/"'`{}]|\[(?:[^\]\\\n/"'`{}]|\\[^\n/"'`{}])*+\]"""
+_EITHER = rb"(?![>*])(?<!</)(?:%b)++/(?![^\n]*/)" % _PLAIN
+_SLASH = rb"/(?:%b)" % b"|".join(
+    (COMMENT[1:], TO_THE_LINES_END[1:], _BEHIND_A_VALUE, _BEHIND_A_PARENTHESIS, _BEGINS_A_REGEX, _EITHER)
+)
+
+
+def _template(hole: bytes) -> bytes:
+    """A template string with such holes."""
+    return rb"`(?:[^`\\$]++|\\.|\$(?!\{)|\$\{%b\})*+`" % hole
+
+
+_SLASH_IN_A_HOLE = rb"/(?:%b|(?<=\(/)%b|(?<=[\w\])] /)(?=\s))" % (COMMENT[1:], _REGEX)
+_IN_A_HOLE = rb"""[^{}"'`/]++|%b""" % b"|".join((*_QUOTED, _SLASH_IN_A_HOLE, _template(rb"""[^{}"'`/]*+""")))
+_TEMPLATE = _template(rb"(?:%b|\{(?:%b)*+\})*+" % (_IN_A_HOLE, _IN_A_HOLE))
+
+
+_FINDER = bodies(
+    (*_QUOTED, _SLASH, _TEMPLATE, rb"#(?:![^\n]*+)?"),
+    # Not behind `a =>` without parentheses: one more sign to stop at, and one more pattern, cost more than they save.
+    (rb"""\)\s*+(?::[^(){};"'`/=]{1,200}+)?(?:=>\s*+)?""",),
+)
+
+
+_LINE_COMMENT = re.compile(rb"(?<!\S)//[^\n]*\Z")
+
+
+def code_before(source: bytes, at: int) -> bytes:
+    """Returns the last signs before a place that are in no comment; b"" where they are too far away to say."""
+    for _ in range(16):
+        first = max(0, at - 512)
+        line = source[first:at].rstrip()
+        if line.endswith(b"*/"):
+            at = max(0, source.rfind(b"/*", max(0, at - 16_384), at))
+        elif comment := _LINE_COMMENT.search(line):
+            at = first + comment.start()
+        else:
+            return line[-2:]
+    return b""
+
+
+# Two patterns: an alternative of two signs is searched for ten times as slowly as a sign that comes first.
+_OPENING_OF_HTML = re.compile(rb"<!--")
+_CLOSING_OF_HTML = re.compile(rb"-->")
+_BLANKS_LOOKED_AT = 1_000
+
+
+def _comments_of_html(source: bytes) -> list[int]:
+    """Where HTML's comments may be, whose text may hold any sign: what begins one, or ends it at a line's beginning."""
+    found = [match.start() for match in _OPENING_OF_HTML.finditer(source)]
+    for match in _CLOSING_OF_HTML.finditer(source):
+        before = source[max(0, match.start() - _BLANKS_LOOKED_AT) : match.start()].rstrip(b" \t\f\v")
+        if not before or before.endswith((b"\n", b"\r")):
+            found.append(match.start())
+    return sorted(found)
+
+
+_BEFORE_ANY_VALUE = (*(bytes([sign]) for sign in b"(,=:[|&?;{"), b"=>")
+
+
+def _explain(source: bytes, at: int) -> int:
+    """Where that ends which begins here: a template string with more in its holes than the pattern knows, or a regular
+    expression behind what no value ends with, however far before it that is. 0 where it is something else.
+    """
+    if source[at] == ord("`"):
+        return _end_of_template(source, at)
+    if source[at] == ord("/") and code_before(source, at).endswith(_BEFORE_ANY_VALUE):
+        regex = re.compile(rb"/" + _REGEX).match(source, at)
+        return regex.end() if regex else 0
+    return 0
+
+
+def _end_of_template(source: bytes, at: int) -> int:
+    """Where a template string ends, 0 where that cannot be told."""
+    text, code = _template_parts()
+    inside = [b"`"]  # what is open
+    at += 1
+    while inside:
+        match = (text if inside[-1] == b"`" else code).match(source, at)
+        if match is None:
+            return 0
+        at = match.end()
+        if match[1] == b"}" or (match[1] == b"`" == inside[-1]):
+            inside.pop()
+        else:
+            inside.append(b"`" if match[1] == b"`" else b"{")
+    return at
+
+
+@cache
+def _template_parts() -> tuple[re.Pattern[bytes], re.Pattern[bytes]]:
+    """What matches the text of a template string up to a hole or its end, and a hole's code up to the next brace or
+    template string."""
+    code = b"|".join((*_QUOTED, _SLASH))
+    return (
+        re.compile(rb"(?:[^`\\$]++|\\.|\$(?!\{))*+(`|\$\{)", re.S),
+        re.compile(rb"""(?:[^{}"'`/]++|%b)*+([{}`])""" % code, re.S),
+    )
+
+
+BODIES = Bodies(
+    _FINDER,
+    doubts=_comments_of_html,
+    explain=_explain,
+    # Blocks that are walked through, and, in a broken object, statements that look like methods.
+    blocks=rb"[^\n]*\b(?:(?:catch|%b)[ \t]*+\(|class\b)" % b"|".join(sorted(map(str.encode, STATEMENTS))),
+)
