@@ -42,7 +42,7 @@ NOT_SOURCE = "not_source"
 
 # A batch has at most this many blobs, and fewer towards the end, so that no worker is left alone with a long one.
 _BATCH_BLOBS = 256
-_FEW_BLOBS = 16
+_FEW_BLOBS = 4
 # A worker hands back what it has when the text it holds grows past this, so memory is bounded by jobs, not by blobs.
 HAND_BACK_BYTES = 4_000_000
 # And so much text is stored with one statement, or more.
@@ -141,8 +141,8 @@ def _chunk_repositories(
     with workers(jobs) as submit:
         while todo:
             prepare = _Preparation(store, workspace, rules, submit, jobs)
-            # As many steps ahead as keep every worker busy while this thread stores.
-            steps = _ahead(prepare.steps([(repo, waiting[repo]) for repo in todo]), 2 * jobs + 2)
+            # As many steps ahead as keep every worker busy while this thread stores, a commit's quarter of a second long.
+            steps = _ahead(prepare.steps([(repo, waiting[repo]) for repo in todo]), 4 * jobs + 4)
             for repo, group in groupby(steps, key=attrgetter("repo")):
                 progress(len(waiting) - len(todo), len(waiting), repo)
                 todo.popleft()
