@@ -238,6 +238,9 @@ def test_bodies_nested_deeper_than_the_pattern_goes_are_taken_out_piece_by_piece
             "`${{",
             "){`${`${",
             "a(\n\t/",
+            "a)/",
+            "(a)/{",
+            "`${(a)/",
             f"(\n{' ' * 20}/'/",
             ") { '<!--'; }",
             ") { a('<!--') }",
@@ -460,6 +463,12 @@ def test_signs_of_javascript_that_look_like_others_are_read(dialect: str, line: 
         "a = `<!-- it's {\n-->`;",
         "/** `<!-- it's {`\n--> */",
         "a = /<!--/; // '{",
+        "a = (b)/(c-1/2)||'{'+f((2))/3; // '{",
+        "a = `${(b)/f(c)/2}'{${(b)/2}`;",
+        "a = f(b / 2) / 2 + '{' + /'{/.source;",
+        "if (b) return!/'{/.test(c);",
+        "switch (a) { case'{':return\"}\"; }",
+        "if (a) b = 1; else throw'}';",
     ],
 )
 @pytest.mark.parametrize("dialect", ["javascript", "typescript"])

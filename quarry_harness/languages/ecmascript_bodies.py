@@ -10,8 +10,13 @@ from quarry_harness.languages.rules import Bodies
 
 STATEMENTS = frozenset({"const", "for", "if", "let", "return", "switch", "throw", "var", "while"})
 TO_THE_LINES_END = rb"//(?:[^\n\r\xe2]++|\xe2(?!\x80[\xa8\xa9]))*+"  # two more signs end a line: U+2028, U+2029
-# Right behind a word or a bracket no string begins: it is the text of JSX (`<b>it's</b>`), which is not read.
-_QUOTED = (rb'"(?<![\w$)\]}]")(?:[^"\\\n]++|\\.)*+"', rb"'(?<![\w$)\]}]')(?:[^'\\\n]++|\\.)*+'")
+# Right behind a bracket or a word no string begins, but for some words in sources without blanks: it is the text
+# of JSX (`<b>it's</b>`), which is not read.
+_QUOTED = tuple(
+    rb"%b(?:(?<![\w$)\]}]%b)|(?<=\b(?:case|from)%b)|(?<=\b(?:import|return|typeof)%b))(?:[^%b\\\n]++|\\.)*+%b"
+    % ((sign,) * 6)
+    for sign in (b'"', b"'")
+)
 _IN_A_CLASS = rb"\[(?:[^\]\\\n]++|\\[^\n])*+\]"
 _REGEX = rb"(?:[^/\\\[\n*]|\\[^\n]|%b)(?:[^/\\\[\n]++|\\[^\n]|%b)*+/" % (_IN_A_CLASS, _IN_A_CLASS)
 # What a slash begins, a regular expression or a divisor, is told by what stands before it; the widths are fixed, since
@@ -32,11 +37,11 @@ _BEHIND_A_VALUE = rb"(?!>)(?:(?<=[\w$\]]/)|(?<=[\w$\]] /))%b" % b"".join(
     rb"(?<!%b/)(?<!%b /)" % (words, words) for words in _BEFORE_A_VALUE
 )
 # In `if (a) /"/.test(b)` it is not told: read only where what may be a regular expression holds no sign that matters.
-_BEHIND_A_PARENTHESIS = rb"""(?!>)(?:(?<=\)/)|(?<=\) /))(?![^/\n"'`{}\\\[]*+(?:["'`{}\\\[][^\n]*/|/\*))"""
+_BEHIND_A_PARENTHESIS = rb"""(?!>)(?:(?<=\)/)|(?<=\) /))(?![^/\n"'`{}\\\[]*+(?:["'`{}\\\[][^\n/]*+/|/\*))"""
 _BEGINS_A_REGEX = rb"(?:%b)%b" % (b"|".join(rb"(?<=%b/)" % before for before in _BEFORE_A_REGEX), _REGEX)
 # The last two slashes of a line, with no sign between that matters: they are a regular expression, or two divisors.
 _PLAIN = rb"""[^/\\\[\n"'`{}]|\\[^\n/"'`{}]|\[(?:[^\]\\\n/"'`{}]|\\[^\n/"'`{}])*+\]"""
-_EITHER = rb"(?![>*])(?<!</)(?:%b)++/(?![^\n]*/)" % _PLAIN
+_EITHER = rb"(?![>*])(?<!</)(?:%b)++/(?![^\n/]*+/)" % _PLAIN
 _SLASH = rb"/(?:%b)" % b"|".join(
     (COMMENT[1:], TO_THE_LINES_END[1:], _BEHIND_A_VALUE, _BEHIND_A_PARENTHESIS, _BEGINS_A_REGEX, _EITHER)
 )
@@ -72,7 +77,7 @@ def code_before(source: bytes, at: int) -> bytes:
         elif comment := _LINE_COMMENT.search(line):
             at = first + comment.start()
         else:
-            return line[-2:]
+            return line[-20:]
     return b""
 
 
@@ -92,19 +97,64 @@ def _comments_of_html(source: bytes) -> list[int]:
     return sorted(found)
 
 
-_BEFORE_ANY_VALUE = (*(bytes([sign]) for sign in b"(,=:[|&?;{"), b"=>")
+_WORDS = b"|".join(_BEFORE_A_VALUE)
+# An exclamation mark behind a value is TypeScript's.
+_SURELY_BEFORE_A_VALUE = re.compile(
+    rb"(?:[(,=:\[|&?;{*%%^~]|=>|(?<!\+)\+|(?<!-)-|(?:[^\w$)\]\s]|%b)!|%b)\Z" % (_WORDS, _WORDS)
+)
 
 
 def _explain(source: bytes, at: int) -> int:
-    """Where that ends which begins here: a template string with more in its holes than the pattern knows, or a regular
-    expression behind what no value ends with, however far before it that is. 0 where it is something else.
+    """Where that ends which begins here: a template string with more in its holes than the pattern knows, a regular
+    expression behind what no value ends with, however far before it that is, a divisor behind the parentheses of no
+    statement, or a string right behind a word. 0 where it is something else, or cannot be told.
     """
-    if source[at] == ord("`"):
+    sign = source[at : at + 1]
+    if sign == b"`":
         return _end_of_template(source, at)
-    if source[at] == ord("/") and code_before(source, at).endswith(_BEFORE_ANY_VALUE):
+    if sign == b"/":
+        return _end_of_slash(source, at)
+    return _end_of_string(source, at) if sign in (b'"', b"'") else 0
+
+
+_BEFORE_A_STRING = re.compile(rb"\b(?:await|default|delete|do|else|in|of|throw|void|yield)\Z")
+
+
+def _end_of_string(source: bytes, at: int) -> int:
+    if not _BEFORE_A_STRING.search(source, max(0, at - 10), at):
+        return 0
+    sign = source[at : at + 1]
+    string = re.compile(rb"%b(?:[^%b\\\n]++|\\.)*+%b" % (sign, sign, sign), re.S).match(source, at)
+    return string.end() if string else 0
+
+
+def _end_of_slash(source: bytes, at: int) -> int:
+    if source.startswith(b"*", at + 1):
+        return 0
+    if _SURELY_BEFORE_A_VALUE.search(code_before(source, at)):
         regex = re.compile(rb"/" + _REGEX).match(source, at)
         return regex.end() if regex else 0
-    return 0
+    return at + 1 if _is_behind_an_operand(source, at) else 0
+
+
+_FAR_BYTES = 300
+_STATEMENT = re.compile(rb"\b(?:if|while|for|with|await)\s*\Z")
+
+
+def _is_behind_an_operand(source: bytes, at: int) -> bool:
+    """Whether parentheses end right before a place that are a call's, or around a value; False where it is not told."""
+    before = source[max(0, at - _FAR_BYTES) : at].rstrip(b" ")
+    if not before.endswith(b")"):
+        return False
+    depth = 0
+    for place in range(len(before) - 1, 0, -1):
+        sign = before[place]
+        if sign in b"\"'`\n" or (sign == ord("/") and not before[:place].rstrip(b" ")[-1:].isalnum()):
+            return False  # what else may stand in a string, a comment, or a regular expression
+        depth += (sign == ord(")")) - (sign == ord("("))
+        if not depth:
+            return not _STATEMENT.search(before, 0, place)
+    return False
 
 
 def _end_of_template(source: bytes, at: int) -> int:
@@ -117,7 +167,11 @@ def _end_of_template(source: bytes, at: int) -> int:
         if match is None:
             return 0
         at = match.end()
-        if match[1] == b"}" or (match[1] == b"`" == inside[-1]):
+        if match[1] == b"/":
+            at = _end_of_slash(source, at - 1)
+            if not at:
+                return 0
+        elif match[1] == b"}" or (match[1] == b"`" == inside[-1]):
             inside.pop()
         else:
             inside.append(b"`" if match[1] == b"`" else b"{")
@@ -126,12 +180,12 @@ def _end_of_template(source: bytes, at: int) -> int:
 
 @cache
 def _template_parts() -> tuple[re.Pattern[bytes], re.Pattern[bytes]]:
-    """What matches the text of a template string up to a hole or its end, and a hole's code up to the next brace or
-    template string."""
+    """What matches the text of a template string up to a hole or its end, and a hole's code up to a brace, a template
+    string, or a slash that it does not explain."""
     code = b"|".join((*_QUOTED, _SLASH))
     return (
         re.compile(rb"(?:[^`\\$]++|\\.|\$(?!\{))*+(`|\$\{)", re.S),
-        re.compile(rb"""(?:[^{}"'`/]++|%b)*+([{}`])""" % code, re.S),
+        re.compile(rb"""(?:[^{}"'`/]++|%b)*+([{}`/])""" % code, re.S),
     )
 
 
