@@ -75,6 +75,8 @@ def find_bodies(source: bytes, how: Bodies, kept: Sequence[int]) -> list[Span]:
 
     A body with one of the bytes `kept` in it, which are in ascending order, stays.
     """
+    if how.sign not in source:
+        return []
     doubts = how.doubts(source) if how.doubts is not None else ()
     if doubts:
         kept = sorted({*kept, *doubts})

@@ -116,5 +116,5 @@ RULES = Rules(
     hard=(b"*", 300, _STARS),
     levels_are_few=True,
     second_looks=(SecondLook(re.compile(rb"\n[ \t]+class\b"), _local_class),),
-    bodies=Bodies(_FINDER, opening=b'"""', closing=b'"""', stays=_is_unclear),
+    bodies=Bodies(_FINDER, sign=b":", opening=b'"""', closing=b'"""', stays=_is_unclear),
 )

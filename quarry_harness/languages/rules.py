@@ -83,6 +83,7 @@ class Bodies(NamedTuple):
     """How to find the bodies of functions in a source without a tree; `bodies.bodies` makes the pattern."""
 
     finder: bytes
+    sign: bytes = b"{"  # what every source with a body has
     first: Callable[[bytes], int] | None = None  # where the source begins to be code
     # What must stand in comments and strings, or else nothing of the source is certain: its places, in ascending order.
     doubts: Callable[[bytes], Sequence[int]] | None = None
