@@ -196,13 +196,23 @@ def source_text(data: bytes, chunk: Chunk) -> str:
 
 def source_texts(data: bytes, chunks: Sequence[Chunk]) -> list[bytes]:
     """Returns the UTF-8 of `source_text` of each chunk of a blob."""
-    if not data.isascii():
+    if not (data.isascii() or _are_utf8(data, chunks)):
         return [source_text(data, chunk).encode() for chunk in chunks]
-    # ASCII is its own UTF-8: nothing to decode only to encode it again.
+    # Nothing to decode only to encode it again.
     texts = [data[data.rfind(b"\n", 0, chunk.start_byte) + 1 : chunk.end_byte] for chunk in chunks]
     if b"\r" not in data:
         return texts
     return [text.replace(b"\r\n", b"\n").replace(b"\r", b"\n") for text in texts]
+
+
+def _are_utf8(data: bytes, chunks: Sequence[Chunk]) -> bool:
+    """Whether a blob and its chunks are UTF-8 as they are, without a byte order mark or a part of a character."""
+    try:
+        data.decode()
+    except UnicodeDecodeError:
+        return False
+    ends = (data[chunk.end_byte : chunk.end_byte + 1] for chunk in chunks)
+    return b"\xef\xbb\xbf" not in data and not any(b"\x80" <= behind < b"\xc0" for behind in ends)
 
 
 def _enter(node: Node, scope: Scope, _source: bytes) -> Iterable[Step]:

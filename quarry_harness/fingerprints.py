@@ -9,12 +9,12 @@ from functools import cache
 from importlib.metadata import version
 
 from quarry_harness import chunking, languages, readable, trees
-from quarry_harness.languages import RULES_OF_DIALECT
+from quarry_harness.languages import RULES_OF_DIALECT, bodies
 from quarry_harness.languages.rules import Rules
 from quarry_harness.trees import grammar
 
 # The rules that are no language's.
-_SHARED = (readable.__name__, trees.__name__, chunking.__name__)
+_SHARED = (readable.__name__, trees.__name__, bodies.__name__, chunking.__name__)
 
 
 @cache
@@ -28,8 +28,13 @@ def fingerprint(dialect: str) -> str:
     parts = [dialect, rules.grammars[dialect], str(grammar(dialect).abi_version)]
     grammar_from = rules.package or "tree-sitter-language-pack"
     parts += [f"{package} {version(package)}" for package in ("tree-sitter", grammar_from)]
-    parts += [inspect.getsource(sys.modules[name]) for name in (*_described_in(rules), *_SHARED)]
+    parts += [inspect.getsource(sys.modules[name]) for name in _decided_by(rules)]
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
+
+
+def _decided_by(rules: Rules) -> list[str]:
+    """The modules that decide the chunks of a description's dialects."""
+    return sorted({*_described_in(rules), *_SHARED})
 
 
 def _described_in(rules: Rules) -> list[str]:

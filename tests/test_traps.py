@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from quarry_harness import chunking, fingerprints, trees
-from quarry_harness.chunking import chunk_blob, source_text
+from quarry_harness.chunking import chunk_blob, source_text, source_texts
 from quarry_harness.fingerprints import fingerprint
 from quarry_harness.languages import (
     LANGUAGE_OF_DIALECT,
@@ -324,9 +324,28 @@ def test_source_text_starts_at_the_line_s_beginning_and_has_lf_line_ends() -> No
     assert source_text(data, chunk) == "    def m(self):\n        return '�'"
 
 
+@given(
+    pieces=st.lists(
+        st.sampled_from([b"a", b"\n", b"\r\n", b"\r", b"\xc3\xa9", b"\xff", b"\xef\xbb\xbf", b"\xe2\x82\xac"])
+    ),
+    data=st.data(),
+)
+def test_the_texts_of_a_blob_are_those_of_its_chunks(pieces: list[bytes], data: st.DataObject) -> None:
+    blob = b"".join(pieces)
+    cuts = data.draw(st.lists(st.tuples(*[st.integers(0, len(blob))] * 2).map(sorted), max_size=3))
+    chunks = [chunking.Chunk("", "", "", "", "", 1, 1, start, end) for start, end in cuts]
+    assert source_texts(blob, chunks) == [source_text(blob, chunk).encode() for chunk in chunks]
+
+
 def test_a_fingerprint_counts_every_module_that_a_description_is_made_of() -> None:
-    names = [name.rpartition(".")[2] for name in fingerprints._described_in(chunking.RULES_OF_DIALECT["cpp"])]
-    assert names == ["bodies", "c_family", "c_macros", "rules"]
+    shared = {"bodies", "chunking", "readable", "rules", "trees"}
+    for dialect, own in (
+        ("cpp", {"c_family", "c_macros"}),
+        ("typescript", {"ecmascript", "ecmascript_bodies"}),
+        ("python", {"python"}),
+    ):
+        names = {name.rpartition(".")[2] for name in fingerprints._decided_by(chunking.RULES_OF_DIALECT[dialect])}
+        assert names == shared | own
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
