@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 # Identifier -> name for people. The identifiers are what every table, file and JSON document holds.
@@ -34,7 +35,7 @@ RELEVANCES = ("ESSENTIAL", "RELATED")
 RESAMPLES = 10_000
 SEED = 20_250_101
 
-_NOTHING: Mapping[str, Any] = {}
+NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 
 class Chunk(NamedTuple):
@@ -87,7 +88,7 @@ class GoldUnit(NamedTuple):
     relevance: str  # ESSENTIAL | RELATED
     revision: str
     image_stage: str  # preimage | postimage
-    extra: Mapping[str, Any] = _NOTHING
+    extra: Mapping[str, Any] = NOTHING
 
 
 class GoldRow(NamedTuple):
@@ -98,7 +99,7 @@ class GoldRow(NamedTuple):
     query_id: str
     image_stage: str
     units: tuple[GoldUnit, ...]
-    extra: Mapping[str, Any] = _NOTHING
+    extra: Mapping[str, Any] = NOTHING
     place: str = ""  # where the release says it, for example "data/gold-preimage.jsonl:17"
 
 
@@ -110,7 +111,7 @@ class Query(NamedTuple):
     query_id: str
     text: str
     revision: str
-    extra: Mapping[str, Any] = _NOTHING
+    extra: Mapping[str, Any] = NOTHING
 
 
 class Task(NamedTuple):
@@ -119,7 +120,7 @@ class Task(NamedTuple):
     repo: str
     task_id: str
     language: str  # a key of LANGUAGES
-    extra: Mapping[str, Any] = _NOTHING
+    extra: Mapping[str, Any] = NOTHING
 
 
 class Release(NamedTuple):

@@ -463,6 +463,7 @@ def test_signs_of_javascript_that_look_like_others_are_read(dialect: str, line: 
         "a = `<!-- it's {\n-->`;",
         "/** `<!-- it's {`\n--> */",
         "a = /<!--/; // '{",
+        "a = `${b.map((c) => { if (c) { return `<!--${d}`; } })}`;",
         "a = (b)/(c-1/2)||'{'+f((2))/3; // '{",
         "a = `${(b)/f(c)/2}'{${(b)/2}`;",
         "a = f(b / 2) / 2 + '{' + /'{/.source;",
@@ -489,9 +490,21 @@ def test_what_is_hard_to_read_keeps_only_its_own_function_whole(dialect: str, li
         "a = `${b",
         "<!-- '",
         "a = '<!--'\n--> '",
+        "if (a) /'{'/.test(b);",
+        "if /* c */ (a) /'{'/.test(b);",
+        f"if({'a' * 297}) /'{{'/.test(b);",
+        "if (/[)(]/.test(a) ) /'{'/.test(b);",
+        "a++\n/ '{' / 2;",
+        "a--\n/ '{' / 2;",
+        "a!\n/ '{' / 2;",
+        "a('= // ')\n/ '{' / 2;",
+        "a(`\n= // `)\n/ '{' / 2;",
+        "a = {}\n/ b; c = /[{]/;",
+        "a = <b><c>d</c></b>;",
+        "a = <b c={d}/><e/>;",
     ],
 )
-def test_a_file_of_javascript_with_a_slash_that_is_not_read_stays_whole(line: str) -> None:
+def test_a_file_of_javascript_with_a_sign_that_is_not_read_stays_whole(line: str) -> None:
     assert not found_in(
         f"function f(a) {{ {line} h(1, 2); }}\nfunction g() {{ h(3, 4, 5, 6); }}\n".encode(), "javascript"
     )
@@ -574,6 +587,12 @@ def test_a_comment_of_javascript_ends_where_its_line_does(dialect: str, end: str
         "function f() {\n  if (a) /[/*]/.test(b); h(1,2,3); }\nfunction g() { h(1,2,3,4); /* } */ }\n",
         "function f() { h(1,2,3);\n--> } function k() {\n h(1,2,3,4)\n}\nfunction g() { h(1,2,3,4); }\n",
         "function f() { a = <b>it's</b> // don't } function k() {\n h(1,2,3,4);\n}\nfunction g() { h(1,2,3,4); }\n",
+        # The second slash of a line begins a comment.
+        "function f() {\n a = (b)\n / 2 /* } function k() {\n h(1,2,3); */ + c / 3;\n}\nfunction g() { h(1,2,3,4); }\n",
+        "function f() {\n a = {}\n / 2 /* } function k() {\n h(1,2,3); */ + c / 3;\n}\nfunction g() { h(1,2,3,4); }\n",
+        # Names that end in a word, or are one.
+        "function f() {\n $in / 2 + '/ } function k() { \\'';\n h(1,2,3);\n}\nfunction g() { h(1,2,3,4); }\n",
+        "function f() {\n a.in / 2 + '/ } function k() { \\'';\n h(1,2,3);\n}\nfunction g() { h(1,2,3,4); }\n",
     ],
 )
 def test_signs_of_javascript_that_nothing_explains_make_no_function(source: str) -> None:
@@ -611,6 +630,15 @@ def test_python_nested_as_deep_as_it_may_be_is_searched_in_bounded_time() -> Non
 def test_the_comments_of_html_are_looked_for_in_bounded_time(source: str) -> None:
     # Where each is searched for from the line's or the blanks' beginning, this takes a day.
     assert not found_in(source.encode(), "javascript")
+
+
+@pytest.mark.parametrize("before", ["", " " * 1_001, "a = 1; \n "])
+def test_the_end_of_an_html_comment_at_a_line_s_beginning_is_a_comment(before: str) -> None:
+    assert not found_in(f"{before}--> {{\nfunction f() {{ h(1, 2, 3, 4); }}\n".encode(), "javascript")
+
+
+def test_an_html_comment_behind_all_that_is_found_keeps_the_file_whole() -> None:
+    assert not found_in(b"function f() { h(1, 2, 3, 4); }\n<!-- a", "javascript")
 
 
 def test_an_html_comment_in_a_string_of_javascript_keeps_no_file_whole() -> None:

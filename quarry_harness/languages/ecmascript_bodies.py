@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import re
-from functools import cache
 
 from quarry_harness.languages.bodies import COMMENT, bodies
-from quarry_harness.languages.rules import Bodies
+from quarry_harness.languages.rules import Bodies, compiled
 
 STATEMENTS = frozenset({"const", "for", "if", "let", "return", "switch", "throw", "var", "while"})
 TO_THE_LINES_END = rb"//(?:[^\n\r\xe2]++|\xe2(?!\x80[\xa8\xa9]))*+"  # two more signs end a line: U+2028, U+2029
@@ -21,12 +20,13 @@ _IN_A_CLASS = rb"\[(?:[^\]\\\n]++|\\[^\n])*+\]"
 _REGEX = rb"(?:[^/\\\[\n*]|\\[^\n]|%b)(?:[^/\\\[\n]++|\\[^\n]|%b)*+/" % (_IN_A_CLASS, _IN_A_CLASS)
 # What a slash begins, a regular expression or a divisor, is told by what stands before it; the widths are fixed, since
 # a pattern looks back no other way.
+_WORD = rb"(?<![\w$.#])"  # where a word begins that is no member's name
 _BEFORE_A_VALUE = (
-    rb"\b(?:do|in|of)",
-    rb"\b(?:case|else|void)",
-    rb"\b(?:await|throw|yield)",
-    rb"\b(?:delete|return|typeof)",
-    rb"\binstanceof",
+    rb"%b(?:do|in|of)" % _WORD,
+    rb"%b(?:case|else|void)" % _WORD,
+    rb"%b(?:await|throw|yield)" % _WORD,
+    rb"%b(?:delete|return|typeof)" % _WORD,
+    rb"%binstanceof" % _WORD,
 )
 _BEFORE_A_REGEX = (
     *(rb"[(,=:\[|&?;{]%b" % blank for blank in (b"", b" ", *(rb"\n[\t ]{%d}" % n for n in range(9)))),
@@ -39,9 +39,10 @@ _BEHIND_A_VALUE = rb"(?!>)(?:(?<=[\w$\]]/)|(?<=[\w$\]] /))%b" % b"".join(
 # In `if (a) /"/.test(b)` it is not told: read only where what may be a regular expression holds no sign that matters.
 _BEHIND_A_PARENTHESIS = rb"""(?!>)(?:(?<=\)/)|(?<=\) /))(?![^/\n"'`{}\\\[]*+(?:["'`{}\\\[][^\n/]*+/|/\*))"""
 _BEGINS_A_REGEX = rb"(?:%b)%b" % (b"|".join(rb"(?<=%b/)" % before for before in _BEFORE_A_REGEX), _REGEX)
-# The last two slashes of a line, with no sign between that matters: they are a regular expression, or two divisors.
+# The last two slashes of a line, with no sign between that matters, of which the second begins no comment: they are a
+# regular expression, or two divisors.
 _PLAIN = rb"""[^/\\\[\n"'`{}]|\\[^\n/"'`{}]|\[(?:[^\]\\\n/"'`{}]|\\[^\n/"'`{}])*+\]"""
-_EITHER = rb"(?![>*])(?<!</)(?:%b)++/(?![^\n/]*+/)" % _PLAIN
+_EITHER = rb"(?![>*])(?<!</)(?:%b)++/(?!\*|[^\n/]*+/)" % _PLAIN
 _SLASH = rb"/(?:%b)" % b"|".join(
     (COMMENT[1:], TO_THE_LINES_END[1:], _BEHIND_A_VALUE, _BEHIND_A_PARENTHESIS, _BEGINS_A_REGEX, _EITHER)
 )
@@ -65,16 +66,22 @@ _FINDER = bodies(
 
 
 _LINE_COMMENT = re.compile(rb"(?<!\S)//[^\n]*\Z")
+# In such a line two slashes may stand in a string, a template string or a regular expression.
+_UNSURE_COMMENT = re.compile(rb"""[^\n]*?(?:["'`/][^\n]*?(?<!\S)//|(?<!\S)//[^\n]*`)""")
 
 
-def code_before(source: bytes, at: int) -> bytes:
-    """Returns the last signs before a place that are in no comment; b"" where they are too far away to say."""
+def code_before(source: bytes, at: int, *, surely: bool = False) -> bytes:
+    """Returns the last signs before a place that are in no comment; b"" where they are too far away to say, or, with
+    `surely`, where what looks like a comment may be none.
+    """
     for _ in range(16):
         first = max(0, at - 512)
         line = source[first:at].rstrip()
         if line.endswith(b"*/"):
             at = max(0, source.rfind(b"/*", max(0, at - 16_384), at))
         elif comment := _LINE_COMMENT.search(line):
+            if surely and _UNSURE_COMMENT.match(line, line.rfind(b"\n") + 1):
+                return b""
             at = first + comment.start()
         else:
             return line[-20:]
@@ -99,9 +106,10 @@ def _comments_of_html(source: bytes) -> list[int]:
 
 _WORDS = b"|".join(_BEFORE_A_VALUE)
 # An exclamation mark behind a value is TypeScript's.
-_SURELY_BEFORE_A_VALUE = re.compile(
-    rb"(?:[(,=:\[|&?;{*%%^~]|=>|(?<!\+)\+|(?<!-)-|(?:[^\w$)\]\s]|%b)!|%b)\Z" % (_WORDS, _WORDS)
-)
+_SURELY_BEFORE_A_VALUE = rb"(?:[(,=:\[|&?;{*%%^~]|=>|(?<!\+)\+|(?<!-)-|(?:[^\w$)\]\s]|%b)!|%b)\Z" % (_WORDS, _WORDS)
+_BEFORE_A_STRING = rb"%b(?:await|default|delete|do|else|in|of|throw|void|yield)\Z" % _WORD
+_BEFORE_A_STATEMENT = rb"%b(?:if|while|for|with|await)\Z" % _WORD
+_FAR_BYTES = 300
 
 
 def _explain(source: bytes, at: int) -> int:
@@ -117,49 +125,49 @@ def _explain(source: bytes, at: int) -> int:
     return _end_of_string(source, at) if sign in (b'"', b"'") else 0
 
 
-_BEFORE_A_STRING = re.compile(rb"\b(?:await|default|delete|do|else|in|of|throw|void|yield)\Z")
-
-
 def _end_of_string(source: bytes, at: int) -> int:
-    if not _BEFORE_A_STRING.search(source, max(0, at - 10), at):
+    if not compiled(_BEFORE_A_STRING).search(source, max(0, at - 10), at):
         return 0
     sign = source[at : at + 1]
-    string = re.compile(rb"%b(?:[^%b\\\n]++|\\.)*+%b" % (sign, sign, sign), re.S).match(source, at)
+    string = compiled(rb"%b(?:[^%b\\\n]++|\\.)*+%b" % (sign, sign, sign)).match(source, at)
     return string.end() if string else 0
 
 
 def _end_of_slash(source: bytes, at: int) -> int:
     if source.startswith(b"*", at + 1):
         return 0
-    if _SURELY_BEFORE_A_VALUE.search(code_before(source, at)):
-        regex = re.compile(rb"/" + _REGEX).match(source, at)
+    if compiled(_SURELY_BEFORE_A_VALUE).search(code_before(source, at, surely=True)):
+        regex = compiled(rb"/" + _REGEX).match(source, at)
         return regex.end() if regex else 0
     return at + 1 if _is_behind_an_operand(source, at) else 0
 
 
-_FAR_BYTES = 300
-_STATEMENT = re.compile(rb"\b(?:if|while|for|with|await)\s*\Z")
-
-
 def _is_behind_an_operand(source: bytes, at: int) -> bool:
     """Whether parentheses end right before a place that are a call's, or around a value; False where it is not told."""
-    before = source[max(0, at - _FAR_BYTES) : at].rstrip(b" ")
+    first, depth = max(0, at - _FAR_BYTES), 0
+    before = source[first:at].rstrip(b" ")
     if not before.endswith(b")"):
         return False
-    depth = 0
     for place in range(len(before) - 1, 0, -1):
         sign = before[place]
         if sign in b"\"'`\n" or (sign == ord("/") and not before[:place].rstrip(b" ")[-1:].isalnum()):
             return False  # what else may stand in a string, a comment, or a regular expression
         depth += (sign == ord(")")) - (sign == ord("("))
         if not depth:
-            return not _STATEMENT.search(before, 0, place)
+            word = code_before(source, first + place, surely=True)
+            return word != b"" and not compiled(_BEFORE_A_STATEMENT).search(word)
     return False
+
+
+# The text of a template string up to a hole or its end; and a hole's code up to a brace, a template string, or a slash
+# that it does not explain.
+_TEXT_OF_A_TEMPLATE = rb"(?:[^`\\$]++|\\.|\$(?!\{))*+(`|\$\{)"
+_CODE_OF_A_HOLE = rb"""(?:[^{}"'`/]++|%b)*+([{}`/])""" % b"|".join((*_QUOTED, _SLASH))
 
 
 def _end_of_template(source: bytes, at: int) -> int:
     """Where a template string ends, 0 where that cannot be told."""
-    text, code = _template_parts()
+    text, code = compiled(_TEXT_OF_A_TEMPLATE), compiled(_CODE_OF_A_HOLE)
     inside = [b"`"]  # what is open
     at += 1
     while inside:
@@ -176,17 +184,6 @@ def _end_of_template(source: bytes, at: int) -> int:
         else:
             inside.append(b"`" if match[1] == b"`" else b"{")
     return at
-
-
-@cache
-def _template_parts() -> tuple[re.Pattern[bytes], re.Pattern[bytes]]:
-    """What matches the text of a template string up to a hole or its end, and a hole's code up to a brace, a template
-    string, or a slash that it does not explain."""
-    code = b"|".join((*_QUOTED, _SLASH))
-    return (
-        re.compile(rb"(?:[^`\\$]++|\\.|\$(?!\{))*+(`|\$\{)", re.S),
-        re.compile(rb"""(?:[^{}"'`/]++|%b)*+([{}`/])""" % code, re.S),
-    )
 
 
 BODIES = Bodies(

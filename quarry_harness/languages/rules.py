@@ -7,9 +7,11 @@ import sys
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
-from typing import Any, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from tree_sitter import Node
+
+from quarry_harness.types import NOTHING
 
 
 class Scope(NamedTuple):
@@ -56,12 +58,10 @@ Step: TypeAlias = Function | Enter | Look
 Span: TypeAlias = tuple[int, int]  # the first byte, and the one behind the last
 Hook: TypeAlias = Callable[[Node, Scope, bytes], Iterable[Step]]
 
-_NOTHING: Mapping[str, Any] = {}
-
 
 @cache
-def _compiled(pattern: bytes) -> re.Pattern[bytes]:
-    """A pattern that is compiled when it is used: the long ones take a twentieth of a second."""
+def compiled(pattern: bytes) -> re.Pattern[bytes]:
+    """A pattern, compiled when it is first used: a worker needs few of all, and the long ones take long."""
     return re.compile(pattern, re.S)
 
 
@@ -102,12 +102,12 @@ class Bodies(NamedTuple):
     @property
     def pattern(self) -> re.Pattern[bytes]:
         """What matches a body, and what may look like one."""
-        return _compiled(self.finder)
+        return compiled(self.finder)
 
     @property
     def block(self) -> re.Pattern[bytes] | None:
         """What matches the line before a block that only looks like a body."""
-        return _compiled(self.blocks) if self.blocks else None
+        return compiled(self.blocks) if self.blocks else None
 
 
 class Rules(NamedTuple):
@@ -116,14 +116,14 @@ class Rules(NamedTuple):
     language: str
     grammars: Mapping[str, str]  # dialect -> grammar of the pack, or of the package
     extensions: Mapping[str, str]  # file name extension, lower case -> dialect
-    functions: Mapping[str, str] = _NOTHING  # node type -> kind; "function" in a type is a "method"
+    functions: Mapping[str, str] = NOTHING  # node type -> kind; "function" in a type is a "method"
     types: frozenset[str] = frozenset()  # what they hold has their name as container
     namespaces: frozenset[str] = frozenset()  # what they hold has their name in its qualified name only
     clauses: frozenset[str] = frozenset()  # like namespaces, for the siblings that follow
     clauses_stack: bool = False  # a clause adds to the one before it, and does not replace it
     wrappers: frozenset[str] = frozenset()  # walked through, and add nothing
     searched: frozenset[str] = frozenset()  # not walked through, but the second look searches them
-    hooks: Mapping[str, Hook] = _NOTHING  # what cannot be said as data
+    hooks: Mapping[str, Hook] = NOTHING  # what cannot be said as data
     second_looks: tuple[SecondLook, ...] = ()
     drop_names: frozenset[str] = frozenset()  # "functions" that error recovery makes of statements
     name: Callable[[Node, bytes], str] | None = None  # instead of the text of the field `name`

@@ -141,8 +141,8 @@ def _chunk_repositories(
     with workers(jobs) as submit:
         while todo:
             prepare = _Preparation(store, workspace, rules, submit, jobs)
-            # As many steps ahead as keep every worker busy while this thread stores, and in a commit's quarter second.
-            steps = _ahead(prepare.steps([(repo, waiting[repo]) for repo in todo]), 4 * jobs + 4)
+            # As many steps ahead as keep every worker busy while this thread stores and commits.
+            steps = _ahead(prepare.steps([(repo, waiting[repo]) for repo in todo]), 2 * jobs + 8)
             for repo, group in groupby(steps, key=attrgetter("repo")):
                 progress(len(waiting) - len(todo), len(waiting), repo)
                 todo.popleft()
