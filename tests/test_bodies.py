@@ -490,10 +490,10 @@ def test_what_is_hard_to_read_keeps_only_its_own_function_whole(dialect: str, li
         "a = `${b",
         "<!-- '",
         "a = '<!--'\n--> '",
-        "if (a) /'{'/.test(b);",
-        "if /* c */ (a) /'{'/.test(b);",
-        f"if({'a' * 297}) /'{{'/.test(b);",
-        "if (/[)(]/.test(a) ) /'{'/.test(b);",
+        "if (a) /'{'b/.test(c);",
+        "if /* c */ (a) /'{'b/.test(c);",
+        f"if({'a' * 297}) /'{{'b/.test(c);",
+        "if (/[)(]/.test(a) ) /'{'b/.test(c);",
         "a++\n/ '{' / 2;",
         "a--\n/ '{' / 2;",
         "a!\n/ '{' / 2;",
@@ -645,3 +645,4 @@ def test_an_html_comment_in_a_string_of_javascript_keeps_no_file_whole() -> None
     function = "function f() { h(1, 2, 3, 4); }\n"
     assert len(found_in(f"a = '<!-- b -->';\n{function}".encode(), "javascript")) == 1
     assert not found_in(f"a = 1; <!-- it's {{\n{function}".encode(), "javascript")
+    assert not found_in(f"a = 1; <!-- {{\nb = 'c';\n{function}".encode(), "javascript")
