@@ -19,6 +19,9 @@ _DEPTH_IN_A_PART = 3
 _FEW_BYTES = 12
 # A source is searched no more than so often for what is inside of bodies that stay.
 _TIMES_INSIDE = 8
+# And no more signs of it are explained one by one, each of which may take 20 microseconds: 3 MB of code without a blank
+# have 200.
+_MOST_EXPLAINED = 5_000
 # What stands farther behind a place is not looked at: there the tree tells.
 _FAR_BYTES = 1_000
 # No more of a line is asked what kind of block begins behind it.
@@ -116,6 +119,7 @@ class _Matches:
         self.source, self.how = source, how
         self.doubts = [*reversed(doubts)]  # the next one last
         self.inside: int | None = None  # set to go on there, in what was found last, and not behind it
+        self.explained = 0
 
     def __iter__(self) -> Iterator[tuple[int, int, int]]:
         at: int | None = self.how.first(self.source) if self.how.first is not None else 0
@@ -148,8 +152,9 @@ class _Matches:
             self.doubts.pop()
 
     def _explained(self, at: int) -> int:
+        self.explained += 1
         end = self.how.explain(self.source, at) if self.how.explain is not None else 0
-        if not end:
+        if not end or self.explained > _MOST_EXPLAINED:
             raise _Uncertain
         self._clear_up_to(end)
         return end

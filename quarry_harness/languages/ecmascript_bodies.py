@@ -110,6 +110,12 @@ _SURELY_BEFORE_A_VALUE = rb"(?:[(,=:\[|&?;{*%%^~]|=>|(?<!\+)\+|(?<!-)-|(?:[^\w$)
 _BEFORE_A_STRING = rb"%b(?:await|default|delete|do|else|in|of|throw|void|yield)\Z" % _WORD
 _BEFORE_A_STATEMENT = rb"%b(?:if|while|for|with|await)\Z" % _WORD
 _FAR_BYTES = 300
+_PLAIN_STRING = rb"""(["'])[\w .:,%-]*+\1"""
+# Between parentheses, where no braces are, all others pair off but in a comment, in a string, and in a regular expression
+# that has a backslash or a class.
+_HIDES_PARENTHESES = b"\"'`\n{}\\"
+# In the holes of a template string; each costs 20 microseconds.
+_MOST_SLASHES = 20
 
 
 def _explain(source: bytes, at: int) -> int:
@@ -129,8 +135,8 @@ def _end_of_string(source: bytes, at: int) -> int:
     if not compiled(_BEFORE_A_STRING).search(source, max(0, at - 10), at):
         return 0
     sign = source[at : at + 1]
-    string = compiled(rb"%b(?:[^%b\\\n]++|\\.)*+%b" % (sign, sign, sign)).match(source, at)
-    return string.end() if string else 0
+    found = compiled(rb"%b(?:[^%b\\\n]++|\\.)*+%b" % (sign, sign, sign)).match(source, at)
+    return found.end() if found else 0
 
 
 def _end_of_slash(source: bytes, at: int) -> int:
@@ -148,14 +154,16 @@ def _is_behind_an_operand(source: bytes, at: int) -> bool:
     before = source[first:at].rstrip(b" ")
     if not before.endswith(b")"):
         return False
+    before = compiled(_PLAIN_STRING).sub(lambda match: b"_" * len(match[0]), before)
     for place in range(len(before) - 1, 0, -1):
         sign = before[place]
-        if sign in b"\"'`\n" or (sign == ord("/") and not before[:place].rstrip(b" ")[-1:].isalnum()):
-            return False  # what else may stand in a string, a comment, or a regular expression
+        if sign in _HIDES_PARENTHESES:
+            return False
         depth += (sign == ord(")")) - (sign == ord("("))
         if not depth:
-            word = code_before(source, first + place, surely=True)
-            return word != b"" and not compiled(_BEFORE_A_STATEMENT).search(word)
+            inside, word = before[place:], code_before(source, first + place, surely=True)
+            unsure = (b"/" in inside and b"]" in inside) or any(sign in inside for sign in (b"/*", b"*/", b"//"))
+            return word[-1:] not in (b"", b"\\") and not (unsure or compiled(_BEFORE_A_STATEMENT).search(word))
     return False
 
 
@@ -169,13 +177,15 @@ def _end_of_template(source: bytes, at: int) -> int:
     """Where a template string ends, 0 where that cannot be told."""
     text, code = compiled(_TEXT_OF_A_TEMPLATE), compiled(_CODE_OF_A_HOLE)
     inside = [b"`"]  # what is open
+    slashes = 0
     at += 1
-    while inside:
+    while inside and slashes <= _MOST_SLASHES:
         match = (text if inside[-1] == b"`" else code).match(source, at)
         if match is None:
             return 0
         at = match.end()
         if match[1] == b"/":
+            slashes += 1
             at = _end_of_slash(source, at - 1)
             if not at:
                 return 0
@@ -183,7 +193,7 @@ def _end_of_template(source: bytes, at: int) -> int:
             inside.pop()
         else:
             inside.append(b"`" if match[1] == b"`" else b"{")
-    return at
+    return at if not inside else 0
 
 
 BODIES = Bodies(
