@@ -111,8 +111,8 @@ _BEFORE_A_STRING = rb"%b(?:await|default|delete|do|else|in|of|throw|void|yield)\
 _BEFORE_A_STATEMENT = rb"%b(?:if|while|for|with|await)\Z" % _WORD
 _FAR_BYTES = 300
 _PLAIN_STRING = rb"""(["'])[\w .:,%-]*+\1"""
-# Between parentheses, where no braces are, all others pair off but in a comment, in a string, and in a regular expression
-# that has a backslash or a class.
+# Between parentheses, where no braces are, all others pair off but in a comment, in a string, and in a regular
+# expression that has a backslash or a class.
 _HIDES_PARENTHESES = b"\"'`\n{}\\"
 # In the holes of a template string; each costs 20 microseconds.
 _MOST_SLASHES = 20
