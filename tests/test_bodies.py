@@ -449,10 +449,15 @@ def test_what_was_taken_out_of_what_is_walked_is_put_back(dialect: str, source: 
 )
 @pytest.mark.parametrize("dialect", ["javascript", "typescript"])
 def test_signs_of_javascript_that_look_like_others_are_read(dialect: str, line: str) -> None:
+    assert b"h(" not in left_of_f_and_g(line, dialect)
+
+
+def left_of_f_and_g(line: str, dialect: str) -> bytes:
+    """What the parser is given of f, with this line and `h(1, 2)`, and of g, with `h(3, 4, 5, 6)`: both are found."""
     source = f"function f(a) {{\n{line}\nh(1, 2);\n}}\nfunction g() {{ h(3, 4, 5, 6); }}\n"
-    assert b"h(" not in left(source.encode(), dialect)
-    last = source[: source.index("\n}")].count("\n") + 2
+    last = source[: source.index("h(1, 2)")].count("\n") + 2
     assert named(source, dialect) == [("f", 1, last), ("g", last + 1, last + 1)]
+    return left(source.encode(), dialect)
 
 
 @pytest.mark.parametrize(
@@ -477,10 +482,7 @@ def test_signs_of_javascript_that_look_like_others_are_read(dialect: str, line: 
 )
 @pytest.mark.parametrize("dialect", ["javascript", "typescript"])
 def test_what_is_hard_to_read_keeps_only_its_own_function_whole(dialect: str, line: str) -> None:
-    source = f"function f(a) {{\n{line}\nh(1, 2);\n}}\nfunction g() {{ h(3, 4, 5, 6); }}\n"
-    assert b"h(3" not in left(source.encode(), dialect)
-    last = source[: source.index("h(1, 2)")].count("\n") + 2
-    assert named(source, dialect) == [("f", 1, last), ("g", last + 1, last + 1)]
+    assert b"h(3" not in left_of_f_and_g(line, dialect)
 
 
 @pytest.mark.parametrize(

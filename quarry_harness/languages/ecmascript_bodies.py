@@ -11,11 +11,15 @@ STATEMENTS = frozenset({"const", "for", "if", "let", "return", "switch", "throw"
 TO_THE_LINES_END = rb"//(?:[^\n\r\xe2]++|\xe2(?!\x80[\xa8\xa9]))*+"  # two more signs end a line: U+2028, U+2029
 # Right behind a bracket or a word no string begins, but for some words in sources without blanks: it is the text
 # of JSX (`<b>it's</b>`), which is not read.
-_QUOTED = tuple(
-    rb"%b(?:(?<![\w$)\]}]%b)|(?<=\b(?:case|from)%b)|(?<=\b(?:import|return|typeof)%b))(?:[^%b\\\n]++|\\.)*+%b"
-    % ((sign,) * 6)
-    for sign in (b'"', b"'")
-)
+_BEGINS_A_STRING = rb"(?:(?<![\w$)\]}]%b)|(?<=\b(?:case|from)%b)|(?<=\b(?:import|return|typeof)%b))"
+
+
+def _string(sign: bytes, begins: bytes = b"") -> bytes:
+    """A string between two such signs; `begins` looks back from behind the first."""
+    return rb"%b%b(?:[^%b\\\n]++|\\.)*+%b" % (sign, begins, sign, sign)
+
+
+_QUOTED = tuple(_string(sign, _BEGINS_A_STRING % ((sign,) * 3)) for sign in (b'"', b"'"))
 _IN_A_CLASS = rb"\[(?:[^\]\\\n]++|\\[^\n])*+\]"
 _REGEX = rb"(?:[^/\\\[\n*]|\\[^\n]|%b)(?:[^/\\\[\n]++|\\[^\n]|%b)*+/" % (_IN_A_CLASS, _IN_A_CLASS)
 # What a slash begins, a regular expression or a divisor, is told by what stands before it; the widths are fixed, since
@@ -67,7 +71,7 @@ _FINDER = bodies(
 
 _LINE_COMMENT = re.compile(rb"(?<!\S)//[^\n]*\Z")
 # In such a line two slashes may stand in a string, a template string or a regular expression.
-_UNSURE_COMMENT = re.compile(rb"""[^\n]*?(?:["'`/][^\n]*?(?<!\S)//|(?<!\S)//[^\n]*`)""")
+_UNSURE_COMMENT = rb"""[^\n]*?(?:["'`/][^\n]*?(?<!\S)//|(?<!\S)//[^\n]*`)"""
 
 
 def code_before(source: bytes, at: int, *, surely: bool = False) -> bytes:
@@ -80,7 +84,7 @@ def code_before(source: bytes, at: int, *, surely: bool = False) -> bytes:
         if line.endswith(b"*/"):
             at = max(0, source.rfind(b"/*", max(0, at - 16_384), at))
         elif comment := _LINE_COMMENT.search(line):
-            if surely and _UNSURE_COMMENT.match(line, line.rfind(b"\n") + 1):
+            if surely and compiled(_UNSURE_COMMENT).match(line, line.rfind(b"\n") + 1):
                 return b""
             at = first + comment.start()
         else:
@@ -134,8 +138,7 @@ def _explain(source: bytes, at: int) -> int:
 def _end_of_string(source: bytes, at: int) -> int:
     if not compiled(_BEFORE_A_STRING).search(source, max(0, at - 10), at):
         return 0
-    sign = source[at : at + 1]
-    found = compiled(rb"%b(?:[^%b\\\n]++|\\.)*+%b" % (sign, sign, sign)).match(source, at)
+    found = compiled(_string(source[at : at + 1])).match(source, at)
     return found.end() if found else 0
 
 
